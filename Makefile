@@ -1,0 +1,35 @@
+# Every target sets up first what it needs: see .setup/setup.sh.
+python := .venv/bin/python
+notebooks := $(wildcard notebooks solutions)
+
+# JupyterLab refuses to run as root unless told; without a display a text browser would take the terminal.
+lab_flags := $(if $(filter 0,$(shell id -u)),--allow-root)
+lab_flags += $(if $(DISPLAY)$(WAYLAND_DISPLAY)$(BROWSER)$(filter Darwin,$(shell uname)),,--no-browser)
+
+.DEFAULT_GOAL := help
+.PHONY: help lab test check bench setup clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*##/ {printf "make %-6s %s\n", $$1, $$2}' Makefile
+
+lab: setup ## open JupyterLab on the first lesson (LAB_ARGS="--port=9000" passes flags on)
+	@PATH="$(CURDIR)/.venv/bin:$$PATH" $(python) -m jupyterlab --ServerApp.ip=localhost --ServerApp.root_dir=. \
+	    --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb $(lab_flags) $(LAB_ARGS)
+
+test: check ## run every test: lint, package, notebooks
+	@OMP_NUM_THREADS=1 $(python) -m pytest -q -n 2 --dist loadfile -m "not serial and not setup" \
+	    --nbval $(notebooks) tests
+	@$(python) -m pytest -q -m serial tests || [ $$? -eq 5 ] # 5: there is none
+
+check: setup ## lint and format, in seconds
+	@$(python) -m ruff check
+	@$(python) -m ruff format --check
+
+bench: setup ## measure speed and quality into benchmarks/results (BENCH_ARGS passes flags on)
+	@$(python) -m benchmarks $(BENCH_ARGS)
+
+setup: ## make .venv, and do nothing if it is up to date (PYTHON=python3.12 chooses one)
+	@PYTHON="$(PYTHON)" sh .setup/setup.sh
+
+clean: ## remove .venv and caches; runs/ stays
+	rm -rf .venv .venv.log build *.egg-info .hypothesis .pytest_cache .ruff_cache

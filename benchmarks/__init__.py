@@ -1,0 +1,1 @@
+"""How fast the package is, against named references; `python -m benchmarks` runs it all."""

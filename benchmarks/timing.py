@@ -1,0 +1,26 @@
+"""Timing by turns: what disturbs one variant in a round disturbs the others too."""
+
+import statistics
+import time
+from collections.abc import Callable
+
+
+def take_turns(variants: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Return the seconds that each variant took in each round; every second round runs backwards.
+
+    Nothing is warmed up here: that is for the caller, who knows how to do it cheaply.
+    """
+    seconds = {name: [] for name in variants}
+    for turn in range(rounds):
+        for name in list(variants)[:: -1 if turn % 2 else 1]:
+            start = time.perf_counter()
+            variants[name]()
+            seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def row(name: str, slow: list[float], fast: list[float], **more) -> dict:
+    """Return one line of the results: how many times as long `slow` takes as `fast`, by round."""
+    ratios = sorted(a / b for a, b in zip(slow, fast, strict=True))
+    spread = {"median": statistics.median(ratios), "low": ratios[0], "high": ratios[-1]}
+    return {"name": name, "ratio": spread, **more}

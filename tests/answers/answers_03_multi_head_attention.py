@@ -1,0 +1,961 @@
+"""Answers to exercise 03, wrong and right."""
+
+import math
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from catalogue import right, solutions, wrong
+from torch import nn
+
+LESSON = "03_multi_head_attention"
+Given = solutions(LESSON)["MultiHeadAttention"]  # for its __init__
+
+# ---- predicted_letters
+
+
+@right("predicted_letters")
+def as_strings():
+    return ["b3 b4", "c1 c2", "c1 c2 a3 a4", "b1 b2 b3 b4", 2]
+
+
+@right("predicted_letters")
+def without_blanks_in_a_tuple():
+    return "b3b4", "c1c2", "c1c2a3a4", "b1b2b3b4", 2
+
+
+@right("predicted_letters")
+def with_commas():
+    return ["b3, b4", "c1, c2", "c1, c2, a3, a4", "b1, b2, b3, b4", 2.0]
+
+
+@right("predicted_letters")
+def as_lists_of_letters():
+    return [["b3", "b4"], ("c1", "c2"), ["c1", "c2", "a3", "a4"], ["b1", "b2", "b3", "b4"], 2]
+
+
+@wrong("predicted_letters", "a is not 'b1 b2'", "the features of the first head")
+def heads_all_alike():
+    """Every head is thought to begin with the first features."""
+    return ["b1 b2", "c1 c2", "c1 c2 a3 a4", "b1 b2 b3 b4", 2]
+
+
+@wrong("predicted_letters", "a is not 'c1 c2'", "That is what the wrong split gives")
+def the_bug_itself():
+    """The bug is taken for the rule."""
+    return ["c1 c2", "c1 c2", "c1 c2 a3 a4", "b1 b2 b3 b4", 2]
+
+
+@wrong("predicted_letters", "b is not 'b3 b4'", "leaves the letters where they are")
+def a_reshape_is_thought_clever():
+    """reshape(heads, tokens, d_k) is read as 'make these axes': hence the bug."""
+    return ["b3 b4", "b3 b4", "c1 c2 a3 a4", "b1 b2 b3 b4", 2]
+
+
+@wrong("predicted_letters", "b is not 'a3 a4'", "seventh letter")
+def the_first_head_of_the_wrong_split():
+    """The lesson's picture has two tokens; here there are three, and the cut falls elsewhere."""
+    return ["b3 b4", "a3 a4", "c1 c2 a3 a4", "b1 b2 b3 b4", 2]
+
+
+@wrong("predicted_letters", "c is not 'b1 b2 b3 b4'", "Without the swap")
+def merging_is_thought_harmless():
+    """The way back is thought to be any reshape to the old shape."""
+    return ["b3 b4", "c1 c2", "b1 b2 b3 b4", "b1 b2 b3 b4", 2]
+
+
+@wrong("predicted_letters", "d is not 'c1 c2 a3 a4'", "no letter either")
+def two_wrongs_stay_wrong():
+    """Two bugs are thought to be worse than one."""
+    return ["b3 b4", "c1 c2", "c1 c2 a3 a4", "c1 c2 a3 a4", 2]
+
+
+@wrong("predicted_letters", "e is not 1", "features in both heads")
+def a_token_lives_in_one_head():
+    """Heads are thought to share out the tokens."""
+    return ["b3 b4", "c1 c2", "c1 c2 a3 a4", "b1 b2 b3 b4", 1]
+
+
+@wrong("predicted_letters", "e is not 6", "no attention has run")
+def everything_depends_on_everything():
+    """True after attention, not before it."""
+    return ["b3 b4", "c1 c2", "c1 c2 a3 a4", "b1 b2 b3 b4", 6]
+
+
+@wrong("predicted_letters", "e is not 4", "one row for each token")
+def four_features_four_rows():
+    """Features counted in the place of rows."""
+    return ["b3 b4", "c1 c2", "c1 c2 a3 a4", "b1 b2 b3 b4", 4]
+
+
+@wrong("predicted_letters", "c is not 'a1 a2'", "one head after the other")
+def half_a_row():
+    """Two letters where four were asked for."""
+    return ["b3 b4", "c1 c2", "a1 a2", "b1 b2 b3 b4", 2]
+
+
+@wrong("predicted_letters", "expected 5 answers")
+def number_forgotten():
+    """The letters only."""
+    return ["b3 b4", "c1 c2", "c1 c2 a3 a4", "b1 b2 b3 b4"]
+
+
+# ---- split_heads
+
+
+@right("split_heads")
+def with_view(x, num_heads):
+    B, L, d_model = x.shape
+    return x.view(B, L, num_heads, d_model // num_heads).permute(0, 2, 1, 3)
+
+
+@right("split_heads")
+def with_unflatten(x, num_heads):
+    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2).contiguous()
+
+
+@right("split_heads")
+def with_chunks(x, num_heads):
+    return torch.stack(x.chunk(num_heads, dim=-1), dim=1)
+
+
+@right("split_heads")
+def with_a_loop_over_slices(x, num_heads):
+    d_k = x.shape[-1] // num_heads
+    return torch.stack([x[:, :, i * d_k : (i + 1) * d_k] for i in range(num_heads)], dim=1)
+
+
+@right("split_heads")
+def with_swapaxes_and_minus_one(x, num_heads):
+    return torch.swapaxes(x.reshape(len(x), -1, num_heads, x.size(-1) // num_heads), 1, 2)
+
+
+@right("split_heads")
+def transposed_first_and_last(x, num_heads):
+    """(B, d_model, L) → (B, H, d_k, L) → (B, H, L, d_k): unusual, and right."""
+    return x.transpose(1, 2).unflatten(1, (num_heads, -1)).transpose(2, 3)
+
+
+@right("split_heads")
+def with_einsum_and_selectors(x, num_heads):
+    d_model = x.shape[-1]
+    pick = torch.eye(d_model, dtype=x.dtype).view(d_model, num_heads, -1)
+    return torch.einsum("blm,mhk->bhlk", x, pick)
+
+
+@right("split_heads")
+def number_by_number(x, num_heads):
+    B, L, d_model = x.shape
+    heads = x.new_empty(B, num_heads, L, d_model // num_heads)
+    for m in range(d_model):
+        heads[:, m // heads.shape[-1], :, m % heads.shape[-1]] = x[:, :, m]
+    return heads
+
+
+@wrong("split_heads", "the reshape goes straight to (B, H, L, d_k)", "swap tokens and heads")
+def split_with_view_alone(x, num_heads):
+    """The bug of the lesson; stands in published code to this day."""
+    B, L, d_model = x.shape
+    return x.reshape(B, num_heads, L, d_model // num_heads)
+
+
+@wrong("split_heads", "tokens and heads are not swapped after the cut")
+def split_without_the_swap(x, num_heads):
+    """The first half of the right answer."""
+    return x.unflatten(-1, (num_heads, -1))
+
+
+@wrong("split_heads", "the features are dealt out in turn")
+def split_interleaved(x, num_heads):
+    """The sizes of the two new axes exchanged, and put right with a permute."""
+    B, L, d_model = x.shape
+    return x.reshape(B, L, d_model // num_heads, num_heads).permute(0, 3, 1, 2)
+
+
+@wrong("split_heads", "the wrong one of the two is swapped")
+def split_into_d_k_heads(x, num_heads):
+    """view(B, L, d_k, num_heads).transpose(1, 2): the two new axes in the wrong order."""
+    B, L, d_model = x.shape
+    return x.reshape(B, L, d_model // num_heads, num_heads).transpose(1, 2)
+
+
+@wrong("split_heads", "swapped with the features before the cut")
+def split_after_a_transpose(x, num_heads):
+    """'Bring the features to the front first', and then the reshape of the bug."""
+    B, L, d_model = x.shape
+    return x.transpose(1, 2).reshape(B, num_heads, L, d_model // num_heads)
+
+
+@wrong("split_heads", "the axes after the heads are (d_k, L)")
+def split_like_a_transposed_key(x, num_heads):
+    """GPT-1's code splits keys like this, ready for the product; queries are not."""
+    return x.unflatten(-1, (num_heads, -1)).permute(0, 2, 3, 1)
+
+
+@wrong("split_heads", "heads and features are swapped")
+def split_swapping_the_last_two(x, num_heads):
+    """transpose(-2, -1) from habit."""
+    return x.unflatten(-1, (num_heads, -1)).transpose(-2, -1)
+
+
+@wrong("split_heads", "the heads come before the batch")
+def split_with_heads_in_front(x, num_heads):
+    """torch.stack without dim, as for a list of heads."""
+    return torch.stack(x.chunk(num_heads, dim=-1))
+
+
+@wrong("split_heads", "the batch is swapped with the heads")
+def split_swapping_axis_zero(x, num_heads):
+    """Written for one sentence, where the tokens are axis 0."""
+    return x.unflatten(-1, (num_heads, -1)).transpose(0, 2)
+
+
+@wrong("split_heads", "every head gets all features")
+def split_by_copying(x, num_heads):
+    """'Each head sees the whole token', which is true of the projections, not of the split."""
+    return x[:, None].expand(-1, num_heads, -1, -1)
+
+
+@wrong("split_heads", "batch and heads are one axis")
+def split_into_a_larger_batch(x, num_heads):
+    """Several libraries fold the heads into the batch for `torch.bmm`."""
+    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2).flatten(0, 1)
+
+
+@wrong("split_heads", "a list of heads")
+def split_into_a_list(x, num_heads):
+    """The loop of the lesson, not stacked."""
+    return list(x.chunk(num_heads, dim=-1))
+
+
+@wrong("split_heads", "opposite order")
+def split_backwards(x, num_heads):
+    """A list of heads built from the front: [head] + heads."""
+    return torch.stack(x.chunk(num_heads, dim=-1)[::-1], dim=1)
+
+
+@wrong("split_heads", "None", "return")
+def split_without_return(x, num_heads):
+    """The last line of a notebook cell shows its value; that of a function doesn't."""
+    x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+
+@wrong("split_heads", "Your code stopped", "x.view(B, L, num_heads, d_model)", "RuntimeError")
+def split_with_d_model_for_d_k(x, num_heads):
+    """d_model was not divided."""
+    B, L, d_model = x.shape
+    return x.view(B, L, num_heads, d_model).transpose(1, 2)
+
+
+@wrong("split_heads", "Your code stopped", "x.view(B * L, num_heads, -1)", "view size")
+def split_row_by_row(x, num_heads):
+    """B and L cannot always be made one axis by a view: a transposed x does not lie in order."""
+    B, L, _ = x.shape
+    return x.view(B * L, num_heads, -1).view(B, L, num_heads, -1).transpose(1, 2)
+
+
+@wrong("split_heads", "Your code stopped", "torch.eye(d_model)", "same dtype")
+def split_with_selectors_in_float32(x, num_heads):
+    """A new tensor is float32 unless it is told otherwise: dtype=x.dtype."""
+    d_model = x.shape[-1]
+    return torch.stack([x @ part for part in torch.eye(d_model).chunk(num_heads, 1)], dim=1)
+
+
+# ---- merge_heads
+
+
+@right("merge_heads")
+def merged_with_contiguous_and_view(x):
+    B, H, L, d_k = x.shape
+    return x.transpose(1, 2).contiguous().view(B, L, H * d_k)
+
+
+@right("merge_heads")
+def merged_with_flatten(x):
+    return x.transpose(1, 2).flatten(start_dim=2)
+
+
+@right("merge_heads")
+def merged_with_cat(x):
+    return torch.cat(list(x.unbind(dim=1)), dim=-1)
+
+
+@right("merge_heads")
+def merged_with_permute_and_minus_one(x):
+    return x.permute(0, 2, 1, 3).reshape(x.shape[0], x.shape[2], -1)
+
+
+@right("merge_heads")
+def merged_with_a_loop(x):
+    merged = x[:, 0]
+    for i in range(1, x.shape[1]):
+        merged = torch.cat((merged, x[:, i]), dim=2)
+    return merged
+
+
+@right("merge_heads")
+def merged_in_numpy(x):
+    array = np.swapaxes(x.numpy(), 1, 2)
+    return torch.from_numpy(array.reshape(*array.shape[:2], -1).copy())
+
+
+@wrong("merge_heads", "not swapped back before the reshape")
+def merged_with_reshape_alone(x):
+    """Published more than once; `.view` runs too, because attention's output lies in order."""
+    B, H, L, d_k = x.shape
+    return x.reshape(B, L, H * d_k)
+
+
+@wrong("merge_heads", "dealt out in turn")
+def merged_interleaved(x):
+    """permute(0, 2, 3, 1): the heads last."""
+    B, H, L, d_k = x.shape
+    return x.permute(0, 2, 3, 1).reshape(B, L, H * d_k)
+
+
+@wrong("merge_heads", "the tokens are swapped with the features")
+def merged_after_the_wrong_swap(x):
+    """transpose(-2, -1) from habit."""
+    B, H, L, d_k = x.shape
+    return x.transpose(-2, -1).reshape(B, L, H * d_k)
+
+
+@wrong("merge_heads", "added up")
+def merged_by_a_sum(x):
+    """'W_O is a sum over heads', one step too early."""
+    return x.sum(dim=1)
+
+
+@wrong("merge_heads", "averaged")
+def merged_by_a_mean(x):
+    """Heads taken for an ensemble."""
+    return x.mean(dim=1)
+
+
+@wrong("merge_heads", "the axes are (B, L, H, d_k)")
+def merged_only_swapped(x):
+    """The reshape is forgotten."""
+    return x.transpose(1, 2)
+
+
+@wrong("merge_heads", "below each other, as more tokens")
+def merged_along_the_tokens(x):
+    """torch.cat without dim=-1 in mind."""
+    return torch.cat(list(x.unbind(dim=1)), dim=1)
+
+
+@wrong("merge_heads", "the features come before the tokens")
+def merged_to_columns(x):
+    """The column convention of other notes: one column for each token."""
+    return x.transpose(2, 3).flatten(1, 2)
+
+
+@wrong("merge_heads", "only the first head is kept")
+def merged_first_head(x):
+    """x[:, 0] while trying things out."""
+    return x[:, 0]
+
+
+@wrong("merge_heads", "Your code stopped", ".view(B, L, H * d_k)", "view size is not compatible")
+def merged_with_view_after_the_swap(x):
+    """A transposed tensor does not lie in order; .reshape copies it."""
+    B, H, L, d_k = x.shape
+    return x.transpose(1, 2).view(B, L, H * d_k)
+
+
+@wrong("merge_heads", "opposite order")
+def merged_backwards(x):
+    """The list of heads reversed."""
+    return torch.cat(list(x.unbind(dim=1))[::-1], dim=-1)
+
+
+@wrong("merge_heads", "the batch is swapped as well")
+def merged_for_batch_second(x):
+    """PyTorch's older modules keep the batch second."""
+    B, H, L, d_k = x.shape
+    return x.permute(1, 2, 0, 3).reshape(B, L, H * d_k)
+
+
+# ---- count_parameters
+
+
+@right("count_parameters")
+def four_squares(d_model, num_heads):
+    return 4 * d_model**2
+
+
+@right("count_parameters")
+def counted_in_a_module(d_model, num_heads):
+    layers = [nn.Linear(d_model, d_model, bias=False, device="meta") for _ in range(4)]
+    return sum(p.numel() for layer in layers for p in layer.parameters())
+
+
+@right("count_parameters")
+def head_by_head(d_model, num_heads):
+    total = 0
+    for _ in range(num_heads):
+        total += 3 * d_model * (d_model // num_heads)
+    return total + num_heads * (d_model / num_heads) * d_model
+
+
+@right("count_parameters")
+def from_pytorch(d_model, num_heads):
+    module = nn.MultiheadAttention(d_model, num_heads, bias=False, device="meta")
+    return torch.tensor(sum(p.numel() for p in module.parameters()))
+
+
+@wrong("count_parameters", "W_O is missing")
+def three_squares(d_model, num_heads):
+    """Q, K and V have given the section its name; W_O is easily forgotten."""
+    return 3 * d_model**2
+
+
+@wrong("count_parameters", "as wide as the model. Those of a head")
+def full_width_for_every_head(d_model, num_heads):
+    """'More heads cost more.'"""
+    return num_heads * 4 * d_model**2
+
+
+@wrong("count_parameters", "as wide as the model, W_O aside")
+def full_width_for_every_projection(d_model, num_heads):
+    """The same with one W_O."""
+    return num_heads * 3 * d_model**2 + d_model**2
+
+
+@wrong("count_parameters", "only one head has its three matrices counted")
+def one_head_and_w_o(d_model, num_heads):
+    """The factor h is lost."""
+    return 3 * d_model * (d_model // num_heads) + d_model**2
+
+
+@wrong("count_parameters", "one head is counted")
+def one_head(d_model, num_heads):
+    """4 · d_model · d_k."""
+    return 4 * d_model * (d_model // num_heads)
+
+
+@wrong("count_parameters", "shared by all heads")
+def shared_slices(d_model, num_heads):
+    """What the much-copied module has that projects after the split."""
+    return 3 * (d_model // num_heads) ** 2 + d_model**2
+
+
+@wrong("count_parameters", "biases are counted")
+def with_biases(d_model, num_heads):
+    """nn.Linear has a bias unless told otherwise."""
+    return 4 * (d_model**2 + d_model)
+
+
+@wrong("count_parameters", "two projections in a row")
+def seven_squares(d_model, num_heads):
+    """C28: 'first W^q, W^k, W^v, then h more groups of projections, and at last W^O'."""
+    return 3 * d_model**2 + 3 * d_model**2 + d_model**2
+
+
+@wrong("count_parameters", "rows × columns")
+def rows_only(d_model, num_heads):
+    """d_model for d_model²."""
+    return 4 * d_model
+
+
+# ---- MultiHeadAttention
+
+
+def cut(x, heads):
+    return x.unflatten(-1, (heads, x.shape[-1] // heads)).transpose(1, 2)
+
+
+def joined(x):
+    return x.transpose(1, 2).flatten(2)
+
+
+def weigh(q, k, mask=None, divisor=None, axis=-1):
+    scores = q @ k.transpose(-2, -1) / (divisor or math.sqrt(q.shape[-1]))
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    return scores.softmax(axis)
+
+
+class Parts(Given):
+    """The solution in steps, each of which an answer can replace."""
+
+    def project(self, query, key, value):
+        return self.w_q(query), self.w_k(key), self.w_v(value)
+
+    def split(self, x):
+        return cut(x, self.num_heads)
+
+    def attend(self, q, k, v, mask):
+        return weigh(q, k, mask) @ v
+
+    def merge(self, x):
+        return joined(x)
+
+    def forward(self, query, key, value, mask=None):
+        q, k, v = (self.split(x) for x in self.project(query, key, value))
+        return self.w_o(self.merge(self.attend(q, k, v, mask)))
+
+
+@right("MultiHeadAttention")
+class InSteps(Parts):
+    pass
+
+
+@right("MultiHeadAttention")
+class WithPyTorchsFusedAttention(Given):
+    def forward(self, query, key, value, mask=None):
+        q, k, v = self.w_q(query), self.w_k(key), self.w_v(value)
+        q, k, v = (cut(x, self.num_heads) for x in (q, k, v))
+        heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.w_o(heads.transpose(1, 2).reshape(query.shape))
+
+
+@right("MultiHeadAttention")
+class HeadByHead(Given):
+    def forward(self, query, key, value, mask=None):
+        heads = []
+        for i in range(self.num_heads):
+            rows = slice(i * self.d_k, (i + 1) * self.d_k)
+            q = query @ self.w_q.weight[rows].T
+            k = key @ self.w_k.weight[rows].T
+            v = value @ self.w_v.weight[rows].T
+            scores = q @ k.transpose(1, 2) / self.d_k**0.5
+            if mask is not None:
+                full = mask.expand(len(query), self.num_heads, query.shape[1], key.shape[1])
+                scores = scores.masked_fill(~full[:, i], float("-inf"))
+            heads.append(torch.softmax(scores, dim=-1) @ v)
+        return self.w_o(torch.cat(heads, dim=-1))
+
+
+@right("MultiHeadAttention")
+class WithEinsum(Given):
+    def forward(self, query, key, value, mask=None):
+        h = self.num_heads
+        q = self.w_q(query).unflatten(-1, (h, -1))
+        k = self.w_k(key).unflatten(-1, (h, -1))
+        v = self.w_v(value).unflatten(-1, (h, -1))
+        scores = torch.einsum("bqhd,bkhd->bhqk", q, k) * self.d_k**-0.5
+        if mask is not None:
+            scores = torch.where(mask, scores, -torch.inf)
+        mixed = torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), v)
+        return self.w_o(mixed.flatten(2))
+
+
+@right("MultiHeadAttention")
+class AsASumOverHeads(Given):
+    def forward(self, query, key, value, mask=None):
+        q, k, v = (
+            cut(layer(x), self.num_heads)
+            for layer, x in ((self.w_q, query), (self.w_k, key), (self.w_v, value))
+        )
+        heads = weigh(q, k, mask) @ v
+        blocks = self.w_o.weight.split(self.d_k, dim=1)
+        return sum(heads[:, i] @ block.T for i, block in enumerate(blocks))
+
+
+@right("MultiHeadAttention")
+class WithHeadsInTheBatch(Given):
+    def forward(self, query, key, value, mask=None):
+        B, Lq, _ = query.shape
+        q, k, v = (
+            cut(layer(x), self.num_heads).flatten(0, 1)
+            for layer, x in ((self.w_q, query), (self.w_k, key), (self.w_v, value))
+        )
+        scores = torch.bmm(q, k.transpose(1, 2)) / math.sqrt(self.d_k)
+        if mask is not None:
+            full = mask.expand(B, self.num_heads, Lq, key.shape[1]).flatten(0, 1)
+            scores = scores.masked_fill(full.logical_not(), float("-inf"))
+        heads = torch.bmm(scores.softmax(-1), v).unflatten(0, (B, self.num_heads))
+        return self.w_o(joined(heads))
+
+
+@right("MultiHeadAttention")
+class InDoublePrecisionInside(Given):
+    def forward(self, query, key, value, mask=None):
+        q, k, v = self.w_q(query), self.w_k(key), self.w_v(value)
+        q, k, v = (cut(x, self.num_heads).double() for x in (q, k, v))
+        return self.w_o(joined(weigh(q, k, mask) @ v).to(query.dtype))
+
+
+@right("MultiHeadAttention")
+class WithALargeNegativeNumber(Parts):
+    def attend(self, q, k, v, mask):
+        scores = q @ k.transpose(-2, -1) / math.sqrt(self.d_k)
+        if mask is not None:
+            scores = scores.masked_fill(mask == 0, torch.finfo(scores.dtype).min)
+        return scores.softmax(-1) @ v
+
+
+@wrong("MultiHeadAttention", "split by a reshape alone")
+class SplitByView(Parts):
+    """The bug of the lesson, in one line of three."""
+
+    def split(self, x):
+        return x.view(len(x), self.num_heads, -1, self.d_k)
+
+
+@wrong("MultiHeadAttention", "merged without swapping heads and tokens back")
+class MergedByReshape(Parts):
+    """Published 'from scratch' code: out.reshape(N, L, heads * head_dim)."""
+
+    def merge(self, x):
+        return x.reshape(len(x), x.shape[2], -1)
+
+
+@wrong("MultiHeadAttention", "split by a reshape alone", "merged without swapping")
+class SplitAndMergedByView(SplitByView):
+    """Both: the round trip is perfect."""
+
+    def merge(self, x):
+        return x.reshape(len(x), x.shape[2], -1)
+
+
+@wrong("MultiHeadAttention", "never swapped", "meets no other token")
+class NeverSwapped(Given):
+    """Attention from head to head: no error in self-attention, and no look at another token."""
+
+    def forward(self, query, key, value, mask=None):
+        q, k, v = self.w_q(query), self.w_k(key), self.w_v(value)
+        q, k, v = (x.unflatten(-1, (self.num_heads, -1)) for x in (q, k, v))
+        return self.w_o((weigh(q, k) @ v).flatten(2))
+
+
+@wrong("MultiHeadAttention", "divided by √d_model")
+class ScaledByTheModel(Parts):
+    """C30; published as `energy / (self.embed_size ** (1 / 2))`."""
+
+    def attend(self, q, k, v, mask):
+        return weigh(q, k, mask, math.sqrt(self.num_heads * self.d_k)) @ v
+
+
+@wrong("MultiHeadAttention", "not divided by √d_k")
+class NotScaled(Parts):
+    """The equation without its denominator."""
+
+    def attend(self, q, k, v, mask):
+        return weigh(q, k, mask, 1) @ v
+
+
+@wrong("MultiHeadAttention", "divided by d_k, not by its square root")
+class ScaledByDk(Parts):
+    """The root is lost."""
+
+    def attend(self, q, k, v, mask):
+        return weigh(q, k, mask, self.d_k) @ v
+
+
+@wrong("MultiHeadAttention", "√H, the number of heads")
+class ScaledByHeads(Parts):
+    """num_heads stands next to d_k in __init__."""
+
+    def attend(self, q, k, v, mask):
+        return weigh(q, k, mask, math.sqrt(self.num_heads)) @ v
+
+
+@wrong("MultiHeadAttention", "softmax runs over the queries")
+class SoftmaxOverQueries(Parts):
+    """The column convention's axis."""
+
+    def attend(self, q, k, v, mask):
+        return weigh(q, k, mask, axis=-2) @ v
+
+
+@wrong("MultiHeadAttention", "softmax runs over the heads")
+class SoftmaxOverHeads(Parts):
+    """dim=1 was right for (B, Lk) scores in lesson 01."""
+
+    def attend(self, q, k, v, mask):
+        return weigh(q, k, mask, axis=1) @ v
+
+
+@wrong("MultiHeadAttention", "w_o is missing")
+class WithoutWO(Given):
+    """The heads are put side by side, and that looks like the end."""
+
+    def forward(self, query, key, value, mask=None):
+        q, k, v = (cut(f(x), self.num_heads) for f, x in self.pairs(query, key, value))
+        return joined(weigh(q, k, mask) @ v)
+
+    def pairs(self, query, key, value):
+        return (self.w_q, query), (self.w_k, key), (self.w_v, value)
+
+
+@wrong("MultiHeadAttention", "one head only")
+class OneHead(Given):
+    """The split is forgotten: one head of full size."""
+
+    def forward(self, query, key, value, mask=None):
+        q, k, v = self.w_q(query), self.w_k(key), self.w_v(value)
+        return self.w_o(weigh(q, k) @ v)
+
+
+@wrong("MultiHeadAttention", "w_v is missing")
+class ValuesNotProjected(Parts):
+    """'Values are what is read', so why project them?"""
+
+    def project(self, query, key, value):
+        return self.w_q(query), self.w_k(key), value
+
+
+@wrong("MultiHeadAttention", "keys go through w_q")
+class KeysThroughWQ(Parts):
+    """Typed three times, changed twice."""
+
+    def project(self, query, key, value):
+        return self.w_q(query), self.w_q(key), self.w_v(value)
+
+
+@wrong("MultiHeadAttention", "all made from `query`")
+class SelfAttentionOnly(Parts):
+    """Code for an encoder, taken over for cross-attention."""
+
+    def project(self, query, key, value):
+        return self.w_q(query), self.w_k(query), self.w_v(query)
+
+
+@wrong("MultiHeadAttention", "values are made from `key`")
+class ValuesFromKeys(Parts):
+    """In self- and cross-attention key and value are the same text, so nobody notices."""
+
+    def project(self, query, key, value):
+        return self.w_q(query), self.w_k(key), self.w_v(key)
+
+
+@wrong("MultiHeadAttention", "key and value are exchanged")
+class KeyAndValueExchanged(Given):
+    """The published order (values, keys, query) of arguments, called with (query, key, value)."""
+
+    def forward(self, query, key, value, mask=None):
+        q, k, v = self.w_q(query), self.w_k(value), self.w_v(key)
+        q, k, v = (cut(x, self.num_heads) for x in (q, k, v))
+        return self.w_o(joined(weigh(q, k, mask) @ v))
+
+
+@wrong("MultiHeadAttention", "used without the transpose")
+class WeightsNotTransposed(Given):
+    """x @ layer.weight, as if nn.Linear stored (in, out)."""
+
+    def forward(self, query, key, value, mask=None):
+        q, k, v = query @ self.w_q.weight, key @ self.w_k.weight, value @ self.w_v.weight
+        q, k, v = (cut(x, self.num_heads) for x in (q, k, v))
+        return joined(weigh(q, k, mask) @ v) @ self.w_o.weight
+
+
+@wrong("MultiHeadAttention", "the query is added")
+class WithResidual(Parts):
+    """The layer's residual, one level too deep."""
+
+    def forward(self, query, key, value, mask=None):
+        return query + super().forward(query, key, value, mask)
+
+
+@wrong("MultiHeadAttention", "the mask is ignored")
+class MaskForgotten(Parts):
+    """The parameter is there and not passed on."""
+
+    def attend(self, q, k, v, mask):
+        return weigh(q, k) @ v
+
+
+@wrong("MultiHeadAttention", "the mask is turned round")
+class MaskInverted(Parts):
+    """nn.MultiheadAttention's boolean masks mean the opposite."""
+
+    def attend(self, q, k, v, mask):
+        return weigh(q, k, None if mask is None else ~mask) @ v
+
+
+@wrong("MultiHeadAttention", "Your code stopped", "mask.unsqueeze(1)")
+class MaskUnsqueezed(Given):
+    """mask.unsqueeze(1) is right for a mask (B, Lq, Lk), not for one that fits already."""
+
+    def forward(self, query, key, value, mask=None):
+        q, k, v = self.w_q(query), self.w_k(key), self.w_v(value)
+        q, k, v = (cut(x, self.num_heads) for x in (q, k, v))
+        scores = q @ k.transpose(-2, -1) / self.d_k**0.5
+        if mask is not None:
+            scores += torch.zeros_like(scores).masked_fill_(~mask.unsqueeze(1), -math.inf)
+        return self.w_o(joined(scores.softmax(-1) @ v))
+
+
+@wrong("MultiHeadAttention", "Your code stopped", ".flatten(2)", "mat1 and mat2")
+class SqueezedHeads(Given):
+    """A squeeze left over from trying it with one head: now that case alone breaks."""
+
+    def forward(self, query, key, value, mask=None):
+        q, k, v = self.w_q(query), self.w_k(key), self.w_v(value)
+        q, k, v = (cut(x, self.num_heads) for x in (q, k, v))
+        heads = (weigh(q, k, mask) @ v).squeeze(1)
+        return self.w_o(heads.transpose(1, 2).flatten(2))
+
+
+@wrong("MultiHeadAttention", "Your code stopped", "scores.float().softmax(-1) @ v", "scalar type")
+class SoftmaxInFloat32(Given):
+    """The softmax is widened, as is good for float16, and not brought back."""
+
+    def forward(self, query, key, value, mask=None):
+        q, k, v = self.w_q(query), self.w_k(key), self.w_v(value)
+        q, k, v = (cut(x, self.num_heads) for x in (q, k, v))
+        scores = q @ k.transpose(-2, -1) / self.d_k**0.5
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -math.inf)
+        return self.w_o(joined(scores.float().softmax(-1) @ v))
+
+
+@wrong("MultiHeadAttention", "is a tuple of 2, expected a tensor")
+class OutputAndWeights(Parts):
+    """nn.MultiheadAttention returns both."""
+
+    def forward(self, query, key, value, mask=None):
+        return super().forward(query, key, value, mask), None
+
+
+@wrong("MultiHeadAttention", "cut off from the weights")
+class Detached(Parts):
+    """.detach() silences an error elsewhere, and the training with it."""
+
+    def forward(self, query, key, value, mask=None):
+        return super().forward(query, key, value, mask).detach()
+
+
+@wrong("MultiHeadAttention", "w_q.weight gets no gradient")
+class WeightsDetached(Parts):
+    """The map was to be stored, so the weights were detached."""
+
+    def attend(self, q, k, v, mask):
+        return weigh(q, k, mask).detach() @ v
+
+
+@wrong("MultiHeadAttention", "keep `__init__` as it was given")
+class WithBiases(Given):
+    """nn.Linear without bias=False."""
+
+    def __init__(self, d_model, num_heads):
+        super().__init__(d_model, num_heads)
+        self.w_o = nn.Linear(d_model, d_model)
+
+
+@wrong("MultiHeadAttention", "Your code stopped", "self.w_q(cut(query, self.num_heads))")
+class ProjectedAfterTheSplit(Given):
+    """Split first, project each slice: the much-copied module; here the sizes do not even fit."""
+
+    def forward(self, query, key, value, mask=None):
+        q = self.w_q(cut(query, self.num_heads))
+        return self.w_o(joined(weigh(q, cut(key, self.num_heads), mask) @ value))
+
+
+# ---- repaired_heads
+
+
+def project(x, w_q, w_k, w_v):
+    return x @ w_q, x @ w_k, x @ w_v
+
+
+@right("repaired_heads")
+def repaired(x, w_q, w_k, w_v, w_o, num_heads):
+    q, k, v = (cut(y, num_heads) for y in project(x, w_q, w_k, w_v))
+    return joined(weigh(q, k) @ v) @ w_o
+
+
+@right("repaired_heads")
+def repaired_with_fused_attention(x, w_q, w_k, w_v, w_o, num_heads):
+    q, k, v = (cut(y, num_heads) for y in project(x, w_q, w_k, w_v))
+    return joined(F.scaled_dot_product_attention(q, k, v)) @ w_o
+
+
+@right("repaired_heads")
+def repaired_head_by_head(x, w_q, w_k, w_v, w_o, num_heads):
+    d_k = x.shape[-1] // num_heads
+    output = torch.zeros_like(x)
+    for i in range(num_heads):
+        own = slice(i * d_k, (i + 1) * d_k)
+        q, k, v = x @ w_q[:, own], x @ w_k[:, own], x @ w_v[:, own]
+        output = output + weigh(q, k) @ v @ w_o[own]
+    return output
+
+
+@right("repaired_heads")
+def repaired_with_the_module(x, w_q, w_k, w_v, w_o, num_heads):
+    module = Given(x.shape[-1], num_heads)
+    with torch.no_grad():
+        for name, w in (("w_q", w_q), ("w_k", w_k), ("w_v", w_v), ("w_o", w_o)):
+            getattr(module, name).weight.copy_(w.T)
+        return module(x, x, x)
+
+
+@wrong("repaired_heads", "both bugs are still there")
+def as_published(x, w_q, w_k, w_v, w_o, num_heads):
+    """Copied and not changed."""
+    q, k, v = (cut(y, num_heads) for y in project(x, w_q, w_k, w_v))
+    return (weigh(q, k, divisor=math.sqrt(x.shape[-1])) @ v).reshape(x.shape) @ w_o
+
+
+@wrong("repaired_heads", "one bug is left: the scores are divided by √d_model")
+def only_the_merge_mended(x, w_q, w_k, w_v, w_o, num_heads):
+    """The test shows one bug, and the hunt is over."""
+    q, k, v = (cut(y, num_heads) for y in project(x, w_q, w_k, w_v))
+    return joined(weigh(q, k, divisor=math.sqrt(x.shape[-1])) @ v) @ w_o
+
+
+@wrong("repaired_heads", "one bug is left: the heads come back together")
+def only_the_scale_mended(x, w_q, w_k, w_v, w_o, num_heads):
+    """The formula was read, the test was not."""
+    q, k, v = (cut(y, num_heads) for y in project(x, w_q, w_k, w_v))
+    return (weigh(q, k) @ v).reshape(x.shape) @ w_o
+
+
+@wrong("repaired_heads", "split by a reshape alone")
+def split_broken_instead(x, w_q, w_k, w_v, w_o, num_heads):
+    """The swap is taken out of the split, so that split and merge match: equally wrong."""
+    B, L, d_model = x.shape
+    q, k, v = (y.view(B, num_heads, L, -1) for y in project(x, w_q, w_k, w_v))
+    return (weigh(q, k) @ v).reshape(B, L, d_model) @ w_o
+
+
+@wrong("repaired_heads", "never swapped")
+def swaps_removed(x, w_q, w_k, w_v, w_o, num_heads):
+    """'The transpose is the trouble': without it attention runs over the heads."""
+    q, k, v = (y.unflatten(-1, (num_heads, -1)) for y in project(x, w_q, w_k, w_v))
+    return (weigh(q, k) @ v).flatten(2) @ w_o
+
+
+@wrong("repaired_heads", "not divided by √d_k")
+def scale_removed(x, w_q, w_k, w_v, w_o, num_heads):
+    """The suspicious divisor is deleted."""
+    q, k, v = (cut(y, num_heads) for y in project(x, w_q, w_k, w_v))
+    return joined(weigh(q, k, divisor=1) @ v) @ w_o
+
+
+@wrong("repaired_heads", "√H, the number of heads")
+def scaled_by_the_heads(x, w_q, w_k, w_v, w_o, num_heads):
+    """'Something with num_heads is missing under the root.'"""
+    q, k, v = (cut(y, num_heads) for y in project(x, w_q, w_k, w_v))
+    return joined(weigh(q, k, divisor=math.sqrt(num_heads)) @ v) @ w_o
+
+
+@wrong("repaired_heads", "merged in turn")
+def merged_with_the_wrong_swap(x, w_q, w_k, w_v, w_o, num_heads):
+    """A swap is put in, the wrong one."""
+    q, k, v = (cut(y, num_heads) for y in project(x, w_q, w_k, w_v))
+    return (weigh(q, k) @ v).permute(0, 2, 3, 1).reshape(x.shape) @ w_o
+
+
+@wrong("repaired_heads", "one head only")
+def heads_given_up(x, w_q, w_k, w_v, w_o, num_heads):
+    """With one head both bugs vanish."""
+    q, k, v = project(x, w_q, w_k, w_v)
+    return weigh(q, k) @ v @ w_o
+
+
+@wrong("repaired_heads", "w_o is missing")
+def output_matrix_lost(x, w_q, w_k, w_v, w_o, num_heads):
+    """Lost while the last line was rewritten."""
+    q, k, v = (cut(y, num_heads) for y in project(x, w_q, w_k, w_v))
+    return joined(weigh(q, k) @ v)
+
+
+@wrong("repaired_heads", "divided by d_k, not by its square root")
+def root_lost(x, w_q, w_k, w_v, w_o, num_heads):
+    """The root is lost with d_model."""
+    q, k, v = (cut(y, num_heads) for y in project(x, w_q, w_k, w_v))
+    return joined(weigh(q, k, divisor=q.shape[-1]) @ v) @ w_o

@@ -1,0 +1,146 @@
+"""Every wrong answer is caught with its diagnosis, and every right one is accepted."""
+
+import inspect
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+sys.path.insert(0, str(Path(__file__).parent))
+from catalogue import answers, solutions
+
+from transformer_lab.checking import CheckFailed, check, course_folder, load_notebook
+from transformer_lab.progress import tasks_in
+
+WRONG = [answer for answer in answers() if answer.words is not None]
+RIGHT = [answer for answer in answers() if answer.words is None]
+TASKS = [
+    (path.stem, name, task)
+    for path in sorted((course_folder() / "solutions").glob("[0-9][0-9]_*.ipynb"))
+    for task in tasks_in(path)
+    for name in task.names
+]
+NAMES = [(lesson, name) for lesson, name, _ in TASKS]
+# What a message says when the check itself gave up: no learner can do anything with it.
+GAVE_UP = ("The check could not use", "Traceback", "transformer_lab/", "tests/exercises")
+
+
+def message_of(lesson, task, answer):
+    """Return what the learner is told about an answer, "" if it passes; it may take 2 seconds."""
+    start = time.process_time()  # not the clock: other tests run beside this one
+    others = {n: solutions(lesson)[n] for other, n in NAMES if other == lesson}
+    # The call's globals are the learner's notebook, for tests that need two tasks.
+    notebook = {**others, "check": check, "answer": answer}
+    try:
+        exec(f"check({task}=answer, lesson={lesson[:2]!r})", notebook)
+        return ""
+    except CheckFailed as failure:
+        return str(failure)
+    finally:
+        assert time.process_time() - start < 2, "a check takes at most 2 seconds"
+
+
+@pytest.mark.parametrize("answer", WRONG, ids=str)
+def test_a_wrong_answer_is_caught_with_its_diagnosis(answer):
+    message = message_of(answer.lesson, answer.task, answer.answer)
+    assert message, "this wrong answer passes"
+    for words in answer.words:
+        assert words in message
+    assert not any(words in message for words in GAVE_UP)
+
+
+@pytest.mark.parametrize("answer", RIGHT, ids=str)
+def test_a_right_answer_is_accepted(answer):
+    assert message_of(answer.lesson, answer.task, answer.answer) == ""
+
+
+@pytest.mark.parametrize(("lesson", "name", "task"), TASKS, ids=lambda x: str(x)[:40])
+def test_a_task_has_enough_answers(lesson, name, task):
+    of_task = [a for a in answers() if (a.lesson, a.task) == (lesson, name)]
+    rights = [a for a in of_task if a.words is None]
+    assert len(rights) >= 3
+    assert len(of_task) - len(rights) >= (8 if task.minutes >= 10 else 3)
+
+
+def test_the_catalogue_answers_only_tasks_that_exist():
+    assert {(answer.lesson, answer.task) for answer in answers()} <= set(NAMES)
+
+
+@pytest.mark.parametrize(("lesson", "task"), NAMES)
+def test_a_stub_is_not_written_yet_and_nothing_else(lesson, task, capsys):
+    exercise = load_notebook(course_folder() / "exercises" / f"{lesson}.ipynb")
+    assert message_of(lesson, task, exercise[task]) == ""
+    assert capsys.readouterr().out == f"{task}: not written yet\n"
+
+
+# ---- Answers that are wrong for every task
+
+
+def own_error(*_):
+    raise KeyError("my own mistake")
+
+
+JUNK = {
+    "nothing": (lambda *_: None, "None"),
+    "a number": (lambda *_: 7, ""),
+    "a string": (lambda *_: "softmax", ""),
+    "an object": (lambda *_: object(), ""),
+    "a pair of None": (lambda *_: (None, None), ""),
+    "an empty list": (lambda *_: [], ""),
+    "an empty tensor": (lambda *_: torch.zeros(0), ""),
+    "a tensor of NaN": (lambda *_: torch.tensor(float("nan")), ""),
+    "a flat array": (lambda *_: np.zeros(3), ""),
+    "a list of strings": (lambda *_: ["a", "b", "c"], ""),
+    "five tensors": (lambda *_: [torch.zeros(2)] * 5, ""),
+    "an error": (own_error, 'raise KeyError("my own mistake")'),
+    "too few parameters": (lambda: None, "cannot be called like this"),
+}
+
+
+def with_methods(solution, change):
+    """Return a function changed by `change`, or a class with each of its methods so changed."""
+    if not inspect.isclass(solution):
+        return change(solution)
+    methods = {
+        name: change(method)
+        for name, method in vars(solution).items()
+        if inspect.isfunction(method) and name[0] != "_"
+    }
+    return type(solution.__name__, (solution,), methods)
+
+
+@pytest.mark.parametrize(("lesson", "task"), NAMES)
+@pytest.mark.parametrize("kind", JUNK)
+def test_junk_gets_a_message_and_no_traceback(lesson, task, kind):
+    junk, words = JUNK[kind]
+    solution = solutions(lesson)[task]
+    if kind == "too few parameters" and not inspect.signature(solution).parameters:
+        pytest.skip("it has no parameters")
+    message = message_of(lesson, task, with_methods(solution, lambda _: junk))
+    assert words in message and len(message) > 20
+    assert not any(words in message for words in GAVE_UP)
+
+
+def changing_its_input(function):
+    def answer(*given):
+        result = function(*given)
+        for value in given:
+            if isinstance(value, (Tensor, np.ndarray)):
+                value[...] = ~value if value.dtype in (torch.bool, np.bool_) else value + 1
+        return result
+
+    return answer
+
+
+@pytest.mark.parametrize(("lesson", "task"), NAMES)
+def test_an_answer_that_changes_its_input_is_told_so(lesson, task):
+    solution, seen = solutions(lesson)[task], []
+    message_of(lesson, task, with_methods(solution, lambda _: lambda *given: seen.extend(given)))
+    if not any(isinstance(value, (Tensor, np.ndarray)) for value in seen):
+        pytest.skip("no tensor or array goes in")
+    message = message_of(lesson, task, with_methods(solution, changing_its_input))
+    assert "changed its argument" in message

@@ -1,0 +1,577 @@
+"""Every public function refuses bad input in one sentence, or does something that is written down.
+
+The run-time shape checks of the test run are off here: this is what a user sees.
+"""
+
+import inspect
+import math
+
+import jaxtyping
+import pytest
+import torch
+from torch import Tensor, nn
+
+import transformer_lab as lab
+from transformer_lab import (
+    PRESETS,
+    AddNorm,
+    Batch,
+    Decoder,
+    DecoderLayer,
+    Encoder,
+    EncoderLayer,
+    FeedForward,
+    KVCache,
+    ModelConfig,
+    MultiHeadAttention,
+    Objective,
+    PositionalEncoding,
+    Preset,
+    Run,
+    TokenEmbedding,
+    Tokenizer,
+    TrainConfig,
+    Transformer,
+    attention_maps,
+    average_checkpoints,
+    batches_by_tokens,
+    beam_search,
+    causal_mask,
+    date_pairs,
+    decoder_mask,
+    evaluate,
+    fit,
+    greedy_decode,
+    keep_top_k,
+    keep_top_p,
+    load,
+    load_multi30k,
+    load_run,
+    merge_heads,
+    noam_rate,
+    padding_mask,
+    sample,
+    save,
+    scaled_dot_product_attention,
+    sequence_loss,
+    sinusoidal_encoding,
+    split_heads,
+    train,
+    train_step,
+    train_tokenizer,
+)
+from transformer_lab.config import EOS, PAD
+
+pytestmark = pytest.mark.usefixtures("without_shape_checks")
+
+NAN = math.nan
+SIZES = dict(
+    source_vocab_size=9, target_vocab_size=9, d_model=8, num_heads=2, d_ff=12,
+    num_encoder_layers=1, num_decoder_layers=1, dropout=0.0, max_length=10,
+)  # fmt: skip
+CONFIG = ModelConfig(**SIZES)
+TRAINING = TrainConfig(steps=2, max_tokens=20, warmup=2)
+with torch.random.fork_rng():
+    MODEL = Transformer(CONFIG).eval()
+    ATTENTION, ADD_NORM = MultiHeadAttention(8, 2), AddNorm(8, 0.0)
+    ENCODER_LAYER, DECODER_LAYER = EncoderLayer(8, 2, 12, 0.0), DecoderLayer(8, 2, 12, 0.0)
+OBJECTIVE = Objective(MODEL, TRAINING)
+CHARACTERS = train_tokenizer(["abcde", "fg h"], kind="characters")
+PIECES = train_tokenizer(["a red dog", "a red cat and a dog"], 40)
+
+IDS = torch.tensor([[4, 5, 6, 2], [7, 2, 0, 0]])
+TARGET = torch.tensor([[1, 4, 5, 2], [1, 6, 2, 0]])
+X = torch.zeros(2, 4, 8)  # (B, L, d_model)
+Q, K, V = torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 6, 4), torch.zeros(2, 3, 6, 7)
+MASK = torch.ones(5, 6, dtype=torch.bool)
+LOGITS = torch.zeros(2, 4, 9)
+PAIRS = [([4, EOS], [5, 6, EOS]), ([7, EOS], [8, EOS])]
+LONG = [4] * 10 + [EOS]
+GENERATOR = torch.Generator()
+
+
+def optimizer() -> torch.optim.Optimizer:
+    return torch.optim.SGD(MODEL.parameters(), lr=0.0)
+
+
+def filled_cache() -> KVCache:
+    cache = KVCache()
+    cache.append(torch.zeros(2, 3, 4, 5), torch.zeros(2, 3, 4, 6))
+    return cache
+
+
+def trained() -> Run:
+    """Return a run with a vocabulary of nine characters."""
+    return Run(None, MODEL, Tokenizer(["a", "b", "c", "d", "▁"]), "dates", 1)
+
+
+def with_cache(target: Tensor) -> Tensor:
+    memory, mask = MODEL.encode(IDS)
+    cache = MODEL.new_cache()
+    MODEL.decode(TARGET, memory, mask, cache=cache)
+    return MODEL.decode(target, memory[: len(target)], mask[: len(target)], cache=cache)
+
+
+def a_file(folder):
+    (folder / "file").write_text("text")
+    return folder / "file"
+
+
+# What is called, the words for what was expected, and the words for what came.
+BAD = {
+    "scaled_dot_product_attention": [
+        (lambda: scaled_dot_product_attention([1.0], K, V), "query must be floating-point", "list"),
+        (lambda: scaled_dot_product_attention(Q[0, 0, 0], K, V), "(..., Lq, d_k)", "(4,)"),
+        (lambda: scaled_dot_product_attention(Q, K.long(), V), "floating-point", "torch.int64"),
+        (lambda: scaled_dot_product_attention(Q, K, None), "value must be", "NoneType"),
+        (lambda: scaled_dot_product_attention(Q, V, V), "same last axis (d_k)", "4 and 7"),
+        (lambda: scaled_dot_product_attention(Q, K, V[:, :, :5]), "Lk", "(2, 3, 5, 7)"),
+        (lambda: scaled_dot_product_attention(Q[:1], K, V), "leading axes", "(1, 3, 5, 4)"),
+        (lambda: scaled_dot_product_attention(Q, K, V, MASK.float()), "boolean", "torch.float32"),
+        (lambda: scaled_dot_product_attention(Q, K, V, [True]), "mask must be boolean", "list"),
+        (lambda: scaled_dot_product_attention(Q, K, V, MASK.T), "(2, 3, 5, 6)", "(6, 5)"),
+        (lambda: scaled_dot_product_attention(Q, K, V, MASK.expand(1, 1, 1, 5, 6)), "to", "1, 5"),
+    ],
+    "split_heads": [
+        (lambda: split_heads(X[0], 2), "(B, L, d_model)", "(4, 8)"),
+        (lambda: split_heads([X], 2), "x must be", "list"),
+        (lambda: split_heads(X, 3), "must divide d_model=8", "num_heads=3"),
+        (lambda: split_heads(X, 0), "num_heads must be a whole number from 1", "0"),
+        (lambda: split_heads(X, 2.0), "num_heads must be a whole number", "2.0"),
+    ],
+    "merge_heads": [
+        (lambda: merge_heads(X), "(B, H, L, d_k)", "(2, 4, 8)"),
+        (lambda: merge_heads("x"), "x must be", "str"),
+    ],
+    "MultiHeadAttention": [
+        (lambda: MultiHeadAttention(8, 3), "must divide d_model=8", "num_heads=3"),
+        (lambda: MultiHeadAttention(8.0, 2), "d_model must be a whole number", "8.0"),
+        (lambda: MultiHeadAttention(8, "2"), "num_heads must be a whole number", "'2'"),
+        (lambda: ATTENTION(X[0], X, X), "query must be", "(4, 8)"),
+        (lambda: ATTENTION(X, X[..., :6], X), "d_model=8", "(2, 4, 6)"),
+        (lambda: ATTENTION(X, X, X.long()), "value must be floating-point", "torch.int64"),
+        (lambda: ATTENTION(X, X, X[:, :3]), "same length", "(2, 2, 3, 4)"),
+        (lambda: ATTENTION(X, X[:1], X[:1]), "same leading axes", "(1, 2, 4, 4)"),
+        (lambda: ATTENTION(None, X, X), "query must be", "NoneType"),
+        (lambda: ATTENTION(X, X, X, MASK), "(2, 2, 4, 4)", "(5, 6)"),
+        (lambda: ATTENTION(X, X, X, torch.ones(4, 4)), "boolean", "torch.float32"),
+    ],
+    "KVCache": [
+        (lambda: KVCache().read(), "holds keys and values", "none yet"),
+        (lambda: KVCache().append(X, X), "(B, H, L, d_k)", "(2, 4, 8)"),
+        (lambda: KVCache().append(K, V[:, :, :5]), "(2, 3, 6, 7)", "(2, 3, 5, 7)"),
+        (lambda: filled_cache().append(K[:1], V[:1]), "(2, 3, 6, 5)", "(1, 3, 6, 4)"),
+        (lambda: filled_cache().select([0]), "rows must be a tensor", "list"),
+        (lambda: filled_cache().select(torch.tensor([0.0])), "integer", "torch.float32"),
+        (lambda: filled_cache().select(torch.tensor([0, 2])), "from 0 to 1", "[0, 2]"),
+    ],
+    "causal_mask": [
+        (lambda: causal_mask(-1), "whole number ≥ 0", "-1"),
+        (lambda: causal_mask(2.0), "whole number", "2.0"),
+        (lambda: causal_mask("3"), "whole number", "'3'"),
+    ],
+    "padding_mask": [
+        (lambda: padding_mask([[1]]), "tokens must be a tensor of shape (B, L)", "list"),
+        (lambda: padding_mask(IDS[0]), "(B, L)", "(4,)"),
+        (lambda: padding_mask(IDS.float()), "integer ids", "torch.float32"),
+        (lambda: padding_mask(IDS > 1), "integer ids", "torch.bool"),
+    ],
+    "decoder_mask": [
+        (lambda: decoder_mask(None), "tokens must be a tensor of shape (B, L)", "NoneType"),
+        (lambda: decoder_mask(IDS[None]), "(B, L)", "(1, 2, 4)"),
+        (lambda: decoder_mask(X[0]), "integer ids", "torch.float32"),
+    ],
+    "sinusoidal_encoding": [
+        (lambda: sinusoidal_encoding(-1, 8), "length must be", "-1"),
+        (lambda: sinusoidal_encoding(3, 7), "d_model must be even", "7"),
+        (lambda: sinusoidal_encoding(3, "8"), "d_model must be even", "'8'"),
+        (lambda: sinusoidal_encoding(3.0, 8), "length must be", "3.0"),
+    ],
+    "PositionalEncoding": [
+        (lambda: PositionalEncoding(7), "d_model must be even", "7"),
+        (lambda: PositionalEncoding(8, -1), "length must be", "-1"),
+        (lambda: PositionalEncoding(8, 10, 2.0), "between 0 and 1", "2.0"),
+        (lambda: MODEL.positions(X[0]), "(B, L, d_model=8)", "(4, 8)"),
+        (lambda: MODEL.positions(torch.zeros(1, 11, 8)), "max_length=10", "11 tokens"),
+        (lambda: MODEL.positions(X, offset=7), "max_length=10", "11 tokens"),
+        (lambda: MODEL.positions(X, offset=-1), "offset must be a whole number ≥ 0", "-1"),
+        (lambda: MODEL.positions(X, offset="1"), "offset must be a whole number", "'1'"),
+    ],
+    "TokenEmbedding": [
+        (lambda: TokenEmbedding(0, 8), "vocab_size must be a whole number from 1", "0"),
+        (lambda: TokenEmbedding(9, "8"), "d_model must be a whole number", "'8'"),
+        (lambda: TokenEmbedding(9, 8)(IDS + 3), "from 0 to 8", "3 to 10"),
+        (lambda: TokenEmbedding(9, 8)(IDS - 1), "from 0 to 8", "-1 to 6"),
+        (lambda: TokenEmbedding(9, 8)(IDS.float()), "integer ids", "torch.float32"),
+        (lambda: TokenEmbedding(9, 8)([[1, 2]]), "(B, L)", "list"),
+    ],
+    "FeedForward": [
+        (lambda: FeedForward(8, 0), "d_ff must be a whole number from 1", "0"),
+        (lambda: FeedForward(None, 12), "d_model must be a whole number", "None"),
+        (lambda: FeedForward(8, 12, -0.5), "between 0 and 1", "-0.5"),
+        (lambda: ENCODER_LAYER.feed_forward(X[..., :7]), "d_model=8", "(2, 4, 7)"),
+        (lambda: ENCODER_LAYER.feed_forward(X.long()), "floating-point", "torch.int64"),
+        (lambda: ENCODER_LAYER.feed_forward([0.0] * 8), "floating-point", "list"),
+    ],
+    "AddNorm": [
+        (lambda: AddNorm(-8), "d_model must be a whole number from 1", "-8"),
+        (lambda: ADD_NORM(X[0], nn.Identity()), "(B, L, d_model=8)", "(4, 8)"),
+        (lambda: ADD_NORM(None, nn.Identity()), "(B, L, d_model=8)", "NoneType"),
+    ],
+    "EncoderLayer": [
+        (lambda: EncoderLayer(8, 3, 12), "must divide d_model=8", "num_heads=3"),
+        (lambda: ENCODER_LAYER(X[..., :6]), "d_model=8", "(2, 4, 6)"),
+        (lambda: ENCODER_LAYER(X, MASK), "(2, 2, 4, 4)", "(5, 6)"),
+        (lambda: ENCODER_LAYER([X]), "x must be", "list"),
+    ],
+    "DecoderLayer": [
+        (lambda: DecoderLayer(8, 2, "12"), "d_ff must be a whole number", "'12'"),
+        (lambda: DECODER_LAYER(X, X[..., :6]), "d_model=8", "(2, 4, 6)"),
+        (lambda: DECODER_LAYER(X, X[:1]), "leading axes", "(1, 2, 4, 4)"),
+        (lambda: DECODER_LAYER(X, None), "must be floating-point", "NoneType"),
+        (lambda: DECODER_LAYER(X, X, MASK), "(2, 2, 4, 4)", "(5, 6)"),
+        (lambda: DECODER_LAYER(X, X, None, MASK), "(2, 2, 4, 4)", "(5, 6)"),
+    ],
+    "Encoder": [
+        (lambda: Encoder(None), "config must be a ModelConfig", "NoneType"),
+        (lambda: MODEL.encoder(X[0]), "(B, L, d_model=8)", "(4, 8)"),
+    ],
+    "Decoder": [
+        (lambda: Decoder("base"), "config must be a ModelConfig", "str"),
+        (lambda: MODEL.decoder(X, X[0]), "(B, L, d_model=8)", "(4, 8)"),
+    ],
+    "ModelConfig": [
+        (lambda: ModelConfig(**SIZES | {"d_model": 9}), "even and a multiple of num_heads", "=9"),
+        (lambda: ModelConfig(**SIZES | {"num_heads": 3}), "multiple of num_heads", "num_heads=3"),
+        (lambda: ModelConfig(**SIZES | {"d_ff": 0}), "d_ff must be a whole number from 1", "0"),
+        (lambda: ModelConfig(**SIZES | {"d_ff": "12"}), "d_ff must be a whole number", "'12'"),
+        (lambda: ModelConfig(**SIZES | {"dropout": 1}), "dropout must be a number from 0.0", "1"),
+        (lambda: ModelConfig(**SIZES | {"dropout": NAN}), "dropout must be a number", "nan"),
+        (lambda: ModelConfig(**SIZES | {"pre_norm": 1}), "pre_norm must be True or False", "1"),
+        (lambda: ModelConfig(**SIZES | {"source_vocab_size": 3}), "from 4", "3"),
+        (lambda: ModelConfig(**SIZES | {"max_length": 10**6, "d_model": 512}), "2**24", "000,000"),
+        (
+            lambda: ModelConfig(**SIZES | {"tie_embeddings": True, "target_vocab_size": 8}),
+            "needs one vocabulary",
+            "target_vocab_size=8",
+        ),
+    ],
+    "TrainConfig": [
+        (lambda: TrainConfig(steps=0), "steps must be a whole number from 1", "0"),
+        (lambda: TrainConfig(max_tokens=2.5), "max_tokens must be a whole number", "2.5"),
+        (lambda: TrainConfig(seed=-1), "seed must be a whole number from 0", "-1"),
+        (lambda: TrainConfig(label_smoothing=1.0), "label_smoothing must be a number", "1.0"),
+        (lambda: TrainConfig(beta1=None), "beta1 must be a number", "None"),
+        (lambda: TrainConfig(clip_norm=True), "clip_norm must be a number", "True"),
+        (lambda: TrainConfig(compile="yes"), "compile must be True or False", "'yes'"),
+        (lambda: TrainConfig(precision="float16"), '"float32" or "bfloat16"', "'float16'"),
+    ],
+    "Preset": [
+        (lambda: Preset(data="wmt", model=CONFIG, training=TRAINING), "data must be one of", "wmt"),
+        (lambda: Preset(data="dates", model=None, training=TRAINING), "ModelConfig", "NoneType"),
+        (lambda: Preset(data="dates", model=CONFIG, training={}), "a TrainConfig", "dict"),
+        (lambda: Preset(data="dates", model=CONFIG, training=TRAINING, beam=0), "beam must", "0"),
+    ],
+    "Transformer": [
+        (lambda: Transformer({}), "config must be a ModelConfig", "dict"),
+        (lambda: MODEL([[1]], TARGET), "source must be a tensor of shape (B, L)", "list"),
+        (lambda: MODEL(IDS, None), "target must be a tensor of shape (B, L)", "NoneType"),
+        (lambda: MODEL(IDS[0], TARGET), "source must be", "(4,)"),
+        (lambda: MODEL(IDS, X), "target must be", "(2, 4, 8)"),
+        (lambda: MODEL(IDS.float(), TARGET), "source must hold integer ids", "torch.float32"),
+        (lambda: MODEL(IDS[:0], TARGET[:0]), "source must hold at least one", "(0, 4)"),
+        (lambda: MODEL(IDS, TARGET[:, :0]), "target must hold at least one", "(2, 0)"),
+        (lambda: MODEL(IDS, TARGET[:1]), "same number of sentences", "2 and 1"),
+        (lambda: MODEL(IDS + 3, TARGET), "from 0 to 8", "3 to 10"),
+        (lambda: MODEL(IDS, TARGET - 1), "from 0 to 8", "-1 to 5"),
+        (lambda: MODEL(IDS.repeat(1, 3), TARGET), "max_length=10", "12 tokens"),
+        (lambda: MODEL(IDS, TARGET.repeat(1, 3)), "max_length=10", "12 tokens"),
+        (lambda: MODEL.encode("a"), "source must be", "str"),
+        (lambda: MODEL.decode(TARGET, None), "memory must be", "NoneType"),
+        (lambda: MODEL.decode(TARGET, X[..., :6]), "memory must be", "(2, 4, 6)"),
+        (lambda: MODEL.decode(TARGET, X, MASK), "must broadcast to the scores", "(5, 6)"),
+        (lambda: MODEL.decode(TARGET, X, X), "mask must be boolean", "torch.float32"),
+        (lambda: with_cache(TARGET[:1, :1]), "2 sentences", "got 1"),
+        (lambda: with_cache(TARGET.repeat(1, 2)), "max_length=10", "12 tokens"),
+    ],
+    "attention_maps": [
+        (lambda: attention_maps(None, IDS, TARGET), "model must be", "NoneType"),
+        (lambda: attention_maps(MODEL, IDS[0], TARGET), "source must be", "(4,)"),
+    ],
+    "save": [
+        (lambda folder: save(None, folder), "model must be a Transformer", "NoneType"),
+        (lambda: save(MODEL, None), "folder must be a path", "NoneType"),
+        (lambda folder: save(MODEL, a_file(folder)), "must be a folder", "a file"),
+    ],
+    "load": [
+        (lambda: load(3), "folder must be a path", "int"),
+        (lambda folder: load(folder / "nowhere"), "config.json is missing", "nowhere"),
+        (lambda folder: load(a_file(folder)), "must be a folder", "a file"),
+    ],
+    "sequence_loss": [
+        (lambda: sequence_loss([0.0], IDS), "logits must be floating-point", "list"),
+        (lambda: sequence_loss(IDS, IDS), "logits must be floating-point", "torch.int64"),
+        (lambda: sequence_loss(LOGITS, IDS[:, :3]), "shape (2, 4)", "(2, 3)"),
+        (lambda: sequence_loss(LOGITS, IDS.float()), "integer ids", "torch.float32"),
+        (lambda: sequence_loss(LOGITS, None), "targets must be", "NoneType"),
+        (lambda: sequence_loss(LOGITS, IDS + 3), "from 0 to 8", "3 to 10"),
+        (lambda: sequence_loss(LOGITS, IDS - 3), "from 0 to 8", "-3 to 4"),
+        (lambda: sequence_loss(LOGITS, IDS * 0), "must hold a word", "padding"),
+        (lambda: sequence_loss(LOGITS, IDS, 1.0), "from 0 to below 1", "1.0"),
+        (lambda: sequence_loss(LOGITS, IDS, "0.1"), "from 0 to below 1", "'0.1'"),
+    ],
+    "noam_rate": [
+        (lambda: noam_rate(0, 512), "step must be a whole number from 1", "0"),
+        (lambda: noam_rate(1, 0), "d_model must be a whole number from 1", "0"),
+        (lambda: noam_rate(1, 512, -1), "warmup must be a whole number from 1", "-1"),
+        (lambda: noam_rate("1", 512), "step must be a whole number", "'1'"),
+    ],
+    "Objective": [
+        (lambda: Objective(None, TRAINING), "model must be", "NoneType"),
+        (lambda: Objective(MODEL, None), "config must be a TrainConfig", "NoneType"),
+        (lambda: OBJECTIVE(IDS, [1]), "target must be", "list"),
+        (lambda: OBJECTIVE(IDS[0], TARGET), "source must be", "(4,)"),
+        (lambda: OBJECTIVE(IDS, TARGET[:, :1]), "at least one token", "(2, 0)"),
+        (lambda: OBJECTIVE(IDS, TARGET + 4), "from 0 to 8", "10"),
+    ],
+    "train_step": [
+        (lambda: train_step(OBJECTIVE, PAIRS, optimizer()), "batch must be a Batch", "list"),
+        (
+            lambda: train_step(OBJECTIVE, Batch(IDS, TARGET * 0), optimizer()),
+            "a word to predict",
+            "padding only",
+        ),
+    ],
+    "evaluate": [
+        (lambda: evaluate(None, PAIRS), "model must be", "NoneType"),
+        (lambda: evaluate(MODEL, []), "pairs must be a list", "[]"),
+        (lambda: evaluate(MODEL, None), "pairs must be a list", "None"),
+        (lambda: evaluate(MODEL, [1, 2]), "(source ids, target ids)", "[1, 2]"),
+        (lambda: evaluate(MODEL, [("a", "b")]), "whole numbers", "'a'"),
+        (lambda: evaluate(MODEL, [([11, 2], [4, 2])]), "from 0 to 8", "11"),
+        (lambda: evaluate(MODEL, [([4, 2], [11, 2])]), "from 0 to 8", "11"),
+        (lambda: evaluate(MODEL, [(LONG, [4, 2])]), "max_length=10", "11 tokens"),
+        (lambda: evaluate(MODEL, PAIRS, max_tokens=3), "max_tokens=3", "4"),
+    ],
+    "fit": [
+        (lambda: fit(None, PAIRS, TRAINING), "model must be", "NoneType"),
+        (lambda: fit(MODEL, PAIRS, None), "config must be a TrainConfig", "NoneType"),
+        (lambda: fit(MODEL, [], TRAINING), "pairs must be a list", "[]"),
+        (lambda: fit(MODEL, [[4]], TRAINING), "pairs must be a list", "[[4]]"),
+        (lambda: fit(MODEL, [(LONG, [4, 2])], TRAINING), "max_length=10", "11 tokens"),
+        (lambda: fit(MODEL, [([4, 2], [9, 2])], TRAINING), "from 0 to 8", "9"),
+        (lambda: fit(MODEL, [([4, 2], [4] * 20)], TRAINING), "max_tokens=20", "21"),
+        (lambda folder: fit(MODEL, PAIRS, TRAINING, folder=a_file(folder)), "a folder", "a file"),
+        (lambda: fit(MODEL, PAIRS, TRAINING, folder=7), "folder must be a path", "int"),
+    ],
+    "average_checkpoints": [
+        (lambda: average_checkpoints([]), "at least one", "[]"),
+        (lambda: average_checkpoints(None), "list of dictionaries", "None"),
+        (lambda: average_checkpoints([X]), "list of dictionaries", "(2, 4, 8)"),
+        (lambda: average_checkpoints([{"a": X}, {"b": X}]), "what checkpoint 0 holds", "'b'"),
+        (lambda: average_checkpoints([{"a": X}, {"a": X[0]}]), "checkpoint 0 holds", "(4, 8)"),
+        (lambda: average_checkpoints([{"a": 1.0}]), "a must be a Tensor", "float"),
+    ],
+    "greedy_decode": [
+        (lambda: greedy_decode(None, IDS), "model must be", "NoneType"),
+        (lambda: greedy_decode(MODEL, [[4]]), "source must be", "list"),
+        (lambda: greedy_decode(MODEL, IDS[:0]), "source must hold at least one", "(0, 4)"),
+        (lambda: greedy_decode(MODEL, IDS + 3), "from 0 to 8", "3 to 10"),
+        (lambda: greedy_decode(MODEL, IDS.repeat(1, 3)), "max_length=10", "12 tokens"),
+        (lambda: greedy_decode(MODEL, IDS, max_length=1), "from 2 to the model's 10", "1"),
+        (lambda: greedy_decode(MODEL, IDS, max_length=11), "from 2 to the model's 10", "11"),
+        (lambda: greedy_decode(MODEL, IDS, max_length="5"), "from 2 to", "'5'"),
+    ],
+    "sample": [
+        (lambda: sample(MODEL, IDS, generator=None), "generator must be a Generator", "NoneType"),
+        (lambda: sample(MODEL, IDS, generator=7), "generator must be a Generator", "int"),
+        (lambda: sample(MODEL, IDS, generator=GENERATOR, temperature=0), "temperature must", "0"),
+        (lambda: sample(MODEL, IDS, generator=GENERATOR, temperature=NAN), "temperature", "nan"),
+        (lambda: sample(MODEL, IDS, generator=GENERATOR, top_k=0), "k must be a whole", "0"),
+        (lambda: sample(MODEL, IDS, generator=GENERATOR, top_p=0.0), "p must be above 0", "0.0"),
+        (lambda: sample(MODEL, IDS[0], generator=GENERATOR), "source must be", "(4,)"),
+        (lambda: sample(MODEL, IDS, generator=GENERATOR, max_length=0), "from 2 to", "0"),
+    ],
+    "keep_top_k": [
+        (lambda: keep_top_k([1.0], 1), "logits must be floating-point", "list"),
+        (lambda: keep_top_k(torch.tensor(1.0), 1), "(..., V)", "()"),
+        (lambda: keep_top_k(LOGITS, 0), "k must be a whole number from 1", "0"),
+        (lambda: keep_top_k(LOGITS, 2.0), "k must be a whole number from 1", "2.0"),
+    ],
+    "keep_top_p": [
+        (lambda: keep_top_p(IDS, 0.5), "logits must be floating-point", "torch.int64"),
+        (lambda: keep_top_p(LOGITS, 0.0), "above 0 and at most 1", "0.0"),
+        (lambda: keep_top_p(LOGITS, 1.1), "above 0 and at most 1", "1.1"),
+        (lambda: keep_top_p(LOGITS, NAN), "above 0 and at most 1", "nan"),
+        (lambda: keep_top_p(LOGITS, "0.5"), "above 0 and at most 1", "'0.5'"),
+    ],
+    "beam_search": [
+        (lambda: beam_search(None, IDS), "model must be", "NoneType"),
+        (lambda: beam_search(MODEL, IDS.float()), "source must hold integer ids", "torch.float32"),
+        (lambda: beam_search(MODEL, IDS[:0]), "source must hold at least one", "(0, 4)"),
+        (lambda: beam_search(MODEL, IDS, beam=0), "beam must be a whole number from 1", "0"),
+        (lambda: beam_search(MODEL, IDS, beam="5"), "beam must be a whole number", "'5'"),
+        (lambda: beam_search(MODEL, IDS, alpha=-1), "alpha must be a number from 0", "-1"),
+        (lambda: beam_search(MODEL, IDS, alpha=NAN), "alpha must be a number from 0", "nan"),
+        (lambda: beam_search(MODEL, IDS, max_length=1), "from 2 to the model's 10", "1"),
+    ],
+    "Batch": [
+        (lambda: Batch([[1]], IDS), "source must be", "list"),
+        (lambda: Batch(IDS, IDS.float()), "target must hold integer ids", "torch.float32"),
+        (lambda: Batch(IDS, IDS[:1]), "same number of sentences", "2 and 1"),
+        (lambda: Batch(IDS[:0], IDS[:0]), "at least one", "0 and 0"),
+        (lambda: Batch.from_pairs([]), "at least one pair", "none"),
+        (lambda: Batch.from_pairs([(["a"], [2])]), "whole numbers", "'a'"),
+        (lambda: Batch.from_pairs([([], [2])]), "at least EOS", "[]"),
+    ],
+    "batches_by_tokens": [
+        (lambda: batches_by_tokens([3, 9], 8), "from 1 to max_tokens=8", "9 for sentence 1"),
+        (lambda: batches_by_tokens([0], 8), "from 1 to max_tokens=8", "0"),
+    ],
+    "date_pairs": [
+        (lambda: date_pairs(0, 1), "count must be a whole number, 1 or more", "0"),
+        (lambda: date_pairs(1, "x"), "seed must be a whole number", "'x'"),
+        (lambda: date_pairs(1, 1, split="val"), '"train" or "test"', "'val'"),
+        (lambda: date_pairs(1, 1, locale="xx_nowhere"), "CLDR name", "'xx_nowhere'"),
+    ],
+    "load_multi30k": [
+        (lambda: load_multi30k("zip"), '"raw" or "tok"', "'zip'"),
+        (lambda folder: load_multi30k("raw", folder / "nowhere"), "folder", "nowhere"),
+    ],
+    "Tokenizer": [
+        (lambda: CHARACTERS.encode(None), "text must be a string", "NoneType"),
+        (lambda: CHARACTERS.encode_batch("abc"), "texts must be a list of strings", "str"),
+        (lambda: PIECES.encode(["a"]), "text must be a string", "list"),
+        (lambda: CHARACTERS.decode([99]), "every id must be from 0", "99"),
+        (lambda: CHARACTERS.decode([-1]), "every id must be from 0", "-1"),
+        (lambda: CHARACTERS.decode(None), "flat list of whole numbers", "None"),
+        (lambda: CHARACTERS.decode(IDS), "flat list of whole numbers", "[[4"),
+        (lambda: CHARACTERS.tokens([4.5]), "flat list of whole numbers", "4.5"),
+        (lambda folder: Tokenizer.load(folder / "no.json"), "missing", "no.json"),
+    ],
+    "train_tokenizer": [
+        (lambda: train_tokenizer([]), "texts must hold some words", "none"),
+        (lambda: train_tokenizer([""]), "texts must hold some words", "none"),
+        (lambda: train_tokenizer("abc"), "texts must be a list of strings", "str"),
+        (lambda: train_tokenizer([1]), "text must be a string", "int"),
+        (lambda: train_tokenizer(["ab"], 3), "vocab_size must be a whole number", "3"),
+        (lambda: train_tokenizer(["ab"], kind="word"), '"bpe" or "characters"', "'word'"),
+        (lambda: train_tokenizer(["ab"], 50, kind="characters"), "no vocab_size", "50"),
+    ],
+    "train": [
+        (lambda folder: train("date", folder), "preset must be one of", "'date'"),
+        (lambda folder: train(None, folder), "preset must be a Preset", "NoneType"),
+        (lambda folder: train("dates", folder, stepps=3), "setting", "stepps"),
+        (lambda folder: train("dates", folder, steps=0), "steps must be a whole number", "0"),
+        (lambda: train("dates", None), "folder must be a path", "NoneType"),
+        (lambda folder: train("dates", a_file(folder)), "must be a folder", "a file"),
+        (lambda folder: train("dates", a_file(folder).parent), "new, empty or an earlier", "file"),
+    ],
+    "Run": [
+        (lambda: trained().translate(None), "texts must be a list of strings", "NoneType"),
+        (lambda: trained().translate([3]), "text must be a string", "int"),
+        (lambda: trained().translate("abcdabcdab"), "max_length=10", "11 tokens"),
+        (lambda: trained().translate("ab", beam=0), "beam must be a whole number from 1", "0"),
+        (lambda: trained().translate("ab", beam="3"), "beam must be a whole number", "'3'"),
+        (lambda: trained().translate("ab", max_length=0), "from 2 to the model's 10", "0"),
+        (lambda: trained().translate("ab", max_length=11), "from 2 to the model's 10", "11"),
+    ],
+    "load_run": [
+        (lambda: load_run(None), "folder must be a path", "NoneType"),
+        (lambda folder: load_run(folder / "nowhere"), "metrics.json is missing", "nowhere"),
+    ],
+}  # fmt: skip
+CASES = [
+    pytest.param(*case, id=f"{name}-{i}")
+    for name, cases in BAD.items()
+    for i, case in enumerate(cases)
+]
+
+
+@pytest.mark.parametrize(("call", "expected", "came"), CASES)
+def test_bad_input_is_refused_in_one_sentence(tmp_path, call, expected, came):
+    with pytest.raises(ValueError) as caught:
+        call(tmp_path) if inspect.signature(call).parameters else call()
+    message = str(caught.value)
+    assert expected in message and came in message.replace(expected, "", 1)
+    assert "\n" not in message and len(message) < 300
+
+
+# Odd input that is good, and what is documented to come of it.
+GOOD = {
+    "a mask of one key for all": (
+        lambda: ATTENTION(X, X, X, MASK[:1, :1]).shape, (2, 4, 8)),
+    "no keys at all": (
+        lambda: scaled_dot_product_attention(Q, K[:, :, :0], V[:, :, :0])[0].tolist(),
+        torch.zeros(2, 3, 5, 7).tolist()),
+    "no length": (lambda: causal_mask(0).shape, (0, 0)),
+    "no positions": (lambda: sinusoidal_encoding(0, 8).shape, (0, 8)),
+    "no tokens to embed": (lambda: TokenEmbedding(9, 8)(IDS[:0]).shape, (0, 4, 8)),
+    "ids of another integer type": (
+        lambda: torch.equal(MODEL(IDS.int(), TARGET.int()), MODEL(IDS, TARGET)), True),
+    "a sentence of padding": (lambda: bool(MODEL(IDS * 0, TARGET).isfinite().all()), True),
+    "a sentence of max_length": (
+        lambda: MODEL(torch.full((1, 10), 4), TARGET[:1]).shape, (1, 4, 9)),
+    "more than all logits": (lambda: keep_top_k(LOGITS, 99).tolist(), LOGITS.tolist()),
+    "no sentences to batch": (lambda: batches_by_tokens([], 8), []),
+    "an empty string to encode": (lambda: CHARACTERS.encode(""), [EOS]),
+    "an empty string to encode in pieces": (lambda: PIECES.encode(""), [EOS]),
+    "no ids to decode": (lambda: CHARACTERS.decode([]), ""),
+    "unknown characters": (lambda: CHARACTERS.decode(CHARACTERS.encode("a語b")), "a�b"),
+    "unknown characters in pieces": (lambda: PIECES.decode(PIECES.encode("a 語 dog")), "a � dog"),
+    "special tokens as text": (lambda: CHARACTERS.encode("<eos>").count(EOS), 1),
+    "nothing to translate": (lambda: trained().translate([]), []),
+    "an empty string to translate": (lambda: type(trained().translate("")), str),
+    "unknown characters to translate": (lambda: type(trained().translate("語")), str),
+    "whole numbers for numbers": (lambda: beam_search(MODEL, IDS, alpha=0).shape[0], 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_odd_input_gives_what_is_documented(name):
+    call, expected = GOOD[name]
+    assert call() == expected
+
+
+def test_a_loss_of_nan_is_no_error_of_the_loss_itself():
+    assert sequence_loss(LOGITS + NAN, IDS).isnan()  # `fit` is what stops a run
+
+
+# -------------------------------------------------------------------------------- nothing forgotten
+
+PUBLIC = {name: getattr(lab, name) for name in lab.__all__}
+CALLABLE = {name: value for name, value in PUBLIC.items() if callable(value)}
+
+
+def test_every_public_function_has_its_bad_input():
+    assert set(BAD) == set(CALLABLE)
+
+
+@pytest.mark.parametrize("name", CALLABLE)
+def test_every_public_name_says_what_it_does_and_what_it_raises(name):
+    assert CALLABLE[name].__doc__
+
+
+def shown(value) -> list:
+    """Return the functions of a public name: itself, or a class's public methods and forward."""
+    if inspect.isfunction(value):
+        return [value]
+    methods = inspect.getmembers(value, inspect.isfunction)
+    return [m for n, m in methods if not n.startswith("_") and m.__module__.startswith("transform")]
+
+
+@pytest.mark.parametrize("name", CALLABLE)
+def test_tensors_have_their_shape_in_the_signature(name):
+    for function in shown(CALLABLE[name]):
+        parameters = inspect.signature(function).parameters.values()
+        for kind in [p.annotation for p in parameters] + [
+            inspect.signature(function).return_annotation
+        ]:
+            assert kind is not Tensor, f"{function.__qualname__}: which shape?"
+            if isinstance(kind, type) and issubclass(kind, Tensor):
+                assert issubclass(kind, jaxtyping.AbstractArray)
+
+
+def test_constants_are_what_they_are_documented_to_be():
+    assert (lab.PAD, lab.BOS, lab.EOS, lab.UNK) == (0, 1, 2, 3) and PAD == 0
+    assert all(isinstance(preset, Preset) for preset in PRESETS.values())

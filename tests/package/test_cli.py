@@ -1,0 +1,276 @@
+"""The command line, as people and other programs use it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import fields
+
+import pytest
+
+from transformer_lab import PRESETS, ModelConfig, TrainConfig, cli, load_run, runs, train
+from transformer_lab.files import read_json, read_tensors
+from transformer_lab.training import STATE
+
+TINY = {"d_model": 16, "num_heads": 2, "d_ff": 16, "num_encoder_layers": 1, "num_decoder_layers": 1}
+AS_OPTIONS = [f"--{name.replace('_', '-')}={value}" for name, value in TINY.items()]
+DATE = "friday 15 february 2019"
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory):
+    """Train a model that has learnt next to nothing, and whose test set is small."""
+    folder = tmp_path_factory.mktemp("run") / "dates"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "NUM_TRAINING_DATES", 500)
+        patch.setattr(runs, "NUM_TEST_DATES", 30)
+        return train("dates", folder, steps=40, max_tokens=300, progress=False, **TINY)
+
+
+@pytest.fixture(autouse=True)
+def few_dates(monkeypatch):
+    monkeypatch.setattr(runs, "NUM_TRAINING_DATES", 500)
+    monkeypatch.setattr(runs, "NUM_TEST_DATES", 30)
+
+
+@pytest.fixture
+def with_few_dates(tmp_path):
+    """Return a script that is the command line with few dates, for processes of their own."""
+    script = tmp_path / "few.py"
+    script.write_text(
+        "import sys\n"
+        "from transformer_lab import cli, runs\n"
+        "runs.NUM_TRAINING_DATES, runs.NUM_TEST_DATES = 500, 30\n"
+        "sys.exit(cli.main())\n"
+    )
+    return script
+
+
+def start(*command, **options):
+    """Start Python in a process of its own."""
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen([sys.executable, *map(str, command)], env=environment, **options)
+
+
+# ---- Help
+
+
+@pytest.mark.parametrize("command", [[], ["train"], ["translate"], ["evaluate"], ["progress"]])
+def test_help_says_what_the_command_does_and_gives_an_example(command, capsys):
+    with pytest.raises(SystemExit) as exit:
+        cli.main([*command, "--help"])
+    text = capsys.readouterr().out
+    assert exit.value.code == 0
+    assert f"transformer-lab {' '.join(command)}".strip() in text.split("\n\n")[0]
+    assert any(line.startswith("  transformer-lab ") for line in text.splitlines())
+
+
+def test_without_a_command_comes_the_help(capsys):
+    assert cli.main([]) == 2
+    assert "transformer-lab train dates" in capsys.readouterr().out
+
+
+def test_every_setting_of_model_and_training_has_an_option(monkeypatch, tmp_path):
+    values = {int: "3", float: "0.5", str: "float32"}
+    arguments, expected = [], {}
+    for field in (*fields(ModelConfig), *fields(TrainConfig)):
+        if field.name.endswith("vocab_size"):
+            continue
+        flag, kind = f"--{field.name.replace('_', '-')}", type(field.default)
+        arguments += [flag] if kind is bool else [flag, values[kind]]
+        expected[field.name] = True if kind is bool else kind(values[kind])
+    seen = settings_of(monkeypatch, "multi30k", *arguments, "--vocab-size", "99")
+    assert seen == expected | {"source_vocab_size": 99, "target_vocab_size": 99}
+    assert settings_of(monkeypatch, "dates", "--post-norm", "--no-compile") == {
+        "pre_norm": False,
+        "compile": False,
+    }
+
+
+def settings_of(monkeypatch, preset, *arguments):
+    """Return the settings that reach `train`; it goes no further."""
+    seen = {}
+
+    def record(preset, output, *, device, progress, **settings):
+        seen.update(settings)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "train", record)
+    assert cli.main(["train", preset, "--output", "no folder", *arguments]) == 130
+    return seen
+
+
+# ---- Training
+
+
+def test_train_makes_a_run_folder_and_says_how_good_it_is(tmp_path, capsys):
+    folder = tmp_path / "new" / "run"
+    settings = ["--steps=20", "--max-tokens=300", "--seed=5", "--post-norm", *AS_OPTIONS]
+    assert cli.main(["train", "dates", "--output", str(folder), *settings]) == 0
+    names = {path.name for path in folder.iterdir()}
+    files = {"config.json", "tokenizer.json", "weights.safetensors", "history.json", "metrics.json"}
+    assert files <= names
+    metrics, config = read_json(folder / "metrics.json"), read_json(folder / "config.json")
+    assert {"seed", "hardware", "versions", "seconds", "scores"} <= set(metrics)
+    assert metrics["seed"] == 5 and metrics["steps"] == 20
+    assert config["pre_norm"] is False and config["d_model"] == 16
+    captured = capsys.readouterr()
+    assert "exactly right" in captured.out and "20/20" in captured.err
+    assert f'translate --run {folder} "friday' in captured.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--num-heads=3"], "num_heads=3"),
+        (["--steps=0"], "steps must be"),
+        (["--vocab-size=100"], "vocab-size"),
+        (["--device=nonsense"], "device 'nonsense'"),
+    ],
+)
+def test_a_wrong_setting_is_one_line_on_stderr(arguments, words, tmp_path, capsys):
+    assert cli.main(["train", "dates", "--output", str(tmp_path / "run"), *arguments]) == 2
+    captured = capsys.readouterr()
+    (line,) = (x for x in captured.err.splitlines() if not x.startswith("dates on"))
+    assert line.startswith("transformer-lab: error: ") and words in line
+    assert captured.out == ""
+
+
+def test_an_unknown_preset_is_refused_with_those_that_there_are(capsys):
+    with pytest.raises(SystemExit) as exit:
+        cli.main(["train", "date", "--output", "run"])
+    assert exit.value.code == 2
+    message = capsys.readouterr().err
+    assert all(name in message for name in PRESETS)
+
+
+@pytest.mark.serial
+def test_ctrl_c_says_how_to_go_on_and_the_same_command_goes_on(with_few_dates, tmp_path, capsys):
+    folder = tmp_path / "run"
+    command = ["train", "dates", "--output", str(folder), "--checkpoint-every=5", *AS_OPTIONS]
+    process = start(with_few_dates, *command, "--steps=100000")
+    while not (folder / STATE).exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "The same command goes on from the last checkpoint" in errors.splitlines()[-1]
+    assert "Traceback" not in errors
+    step = read_tensors(folder / STATE)[1]["step"]
+    assert cli.main([*command, f"--steps={step + 5}"]) == 0
+    steps = [record["step"] for record in json.loads((folder / "history.json").read_text())]
+    assert step in steps and steps[-1] == step + 5
+    assert f" {step}/{step + 5}" in capsys.readouterr().err
+
+
+def test_ctrl_c_before_the_first_checkpoint_says_that_it_starts_again(monkeypatch, capsys):
+    settings_of(monkeypatch, "dates")
+    assert "no checkpoint yet" in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.serial
+def test_under_torchrun_two_processes_train_one_model_and_one_speaks(with_few_dates, tmp_path):
+    folder = tmp_path / "run"
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    settings = ["--steps=4", "--device=cpu", *AS_OPTIONS]
+    process = start(*torchrun, with_few_dates, "train", "dates", f"--output={folder}", *settings)
+    out, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    assert out.count("exactly right") == errors.count("reading the data") == 1
+    assert load_run(folder).model.config.d_model == 16
+
+
+# ---- Translating
+
+
+def lines(run, *sentences, **options):
+    """Return what stdout must hold, to the letter."""
+    return "".join(f"{line}\n" for line in run.translate(sentences, **options))
+
+
+def test_only_translations_are_on_stdout_one_line_for_each_sentence(run, capsys):
+    assert cli.main(["translate", "--run", str(run.folder), DATE, "3 Mar 1987"]) == 0
+    assert capsys.readouterr().out == lines(run, DATE, "3 Mar 1987")
+
+
+def test_without_sentences_it_reads_lines_and_explains_on_stderr(run):
+    command = ["translate", "--run", run.folder, "--explain", "--beam=2"]
+    process = start("-m", "transformer_lab", *command, stdin=subprocess.PIPE)
+    out, errors = process.communicate(f"{DATE}\r\n\n3 Mar 1987", timeout=60)
+    assert process.returncode == 0
+    first, second = lines(run, DATE, "3 Mar 1987", beam=2).splitlines(keepends=True)
+    assert out == f"{first}\n{second}", "an empty line stays an empty line"
+    assert errors.count("Rows are written, columns read") == 2
+    assert "f r i d a y ␣ 1 5" in errors and "░" in errors
+
+
+def test_explain_leaves_a_sentence_a_sentence(run, capsys):
+    assert cli.main(["translate", "--run", str(run.folder), "--explain", DATE]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == run.translate(DATE) + "\n"
+    assert "Rows are written" in captured.err
+
+
+def test_explain_with_a_file_draws_a_figure_for_each_sentence(run, tmp_path, capsys):
+    figure = tmp_path / "map.png"
+    arguments = ["--explain", str(figure), DATE, "3 Mar 1987"]
+    assert cli.main(["translate", "--run", str(run.folder), *arguments]) == 0
+    for path in (figure, tmp_path / "map-2.png"):
+        assert path.read_bytes().startswith(b"\x89PNG")
+    assert capsys.readouterr().out.count("\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([DATE, "9" * 100], "'999"),
+        (["--beam=0", DATE], "beam must be"),
+        (["--explain", "no/such/folder/map.png", DATE], "no/such/folder"),
+        (["--run", "no/run/here", DATE], "no/run/here"),
+    ],
+)
+def test_what_cannot_be_translated_is_one_line_on_stderr(arguments, words, run, capsys):
+    assert cli.main(["translate", "--run", str(run.folder), *arguments]) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith("transformer-lab: error: ") and words in line
+
+
+def test_a_closed_pipe_is_silent(run):
+    process = start("-m", "transformer_lab", "translate", "--run", run.folder, *["1 May 2000"] * 3)
+    process.stdout.close()
+    assert process.wait(timeout=60) == 141
+    assert process.stderr.read() == ""
+    process.stderr.close()
+
+
+# ---- Scores and exercises
+
+
+def test_evaluate_prints_the_scores_for_people_and_for_programs(run, capsys):
+    assert cli.main(["evaluate", "--run", str(run.folder)]) == 0
+    assert "exactly right, of dates never seen" in capsys.readouterr().out
+    assert cli.main(["evaluate", "--run", str(run.folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == run.evaluate()
+
+
+def test_bleu_is_printed_with_its_signature(capsys):
+    cli._print_scores({"test2016": {"bleu": 34.125, "signature": "nrefs:1"}})
+    assert capsys.readouterr().out == "test2016: BLEU 34.12  (nrefs:1)\n"
+
+
+def test_progress_passes_its_options_and_its_status_on(monkeypatch):
+    seen = []
+    monkeypatch.setattr(cli.progress, "progress", lambda *given: seen.append(given) or 1)
+    assert cli.main(["progress", "--target", "solutions", "--json"]) == 1
+    assert seen == [("solutions", True)]
+
+
+def test_starting_up_imports_nothing_that_is_needed_later():
+    heavy = "matplotlib IPython babel sacrebleu tokenizers"
+    code = "import sys, transformer_lab.cli; print(*(m for m in sys.argv[1:] if m in sys.modules))"
+    out, _ = start("-c", code, *heavy.split()).communicate(timeout=60)
+    assert out == "\n"

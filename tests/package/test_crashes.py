@@ -1,0 +1,186 @@
+"""Killed at any moment, a run goes on as if nothing had happened, and no file is half a file.
+
+The runs happen in children that are forked, so that only one process has to import torch.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+import torch
+
+from transformer_lab import runs
+from transformer_lab.config import ModelConfig, Preset, TrainConfig
+from transformer_lab.files import read_tensors
+from transformer_lab.model import Transformer, save, weights
+from transformer_lab.training import STATE
+
+KILLS = 20
+TRAINING = TrainConfig(steps=120, max_tokens=40, warmup=20, checkpoint_every=2, average=3, seed=1)
+SHORT = replace(TRAINING, steps=4, average=1)
+CONFIG = ModelConfig(
+    source_vocab_size=20,
+    target_vocab_size=20,
+    d_model=8,
+    num_heads=2,
+    d_ff=16,
+    num_encoder_layers=1,
+    num_decoder_layers=1,
+    dropout=0.2,
+    max_length=16,
+    tie_embeddings=True,
+)
+
+
+def toy_task(data: str, seed: int = 0) -> dict:
+    pairs = [(f"{i}{i}", f"{i}-{i}") for i in range(10, 40)]
+    return {"train": pairs[:26], "val": pairs[26:28], "test": pairs[28:]}
+
+
+def train(folder: Path, training: TrainConfig = TRAINING) -> None:
+    """Train a small run through all of `train`: checkpoints, weights, tokenizer, metrics."""
+    preset = Preset(data="dates", model=CONFIG, training=training)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "load_task", toy_task)
+        runs.train(preset, folder, device="cpu", progress=False)
+
+
+def in_a_child(work, *arguments, kill_after: float | None = None) -> bool:
+    """Do some work in a child process; kill it after some seconds. Say whether it was done."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work(*arguments)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    if kill_after is not None:
+        time.sleep(kill_after)
+        os.kill(child, signal.SIGKILL)
+    status = os.waitpid(child, 0)[1]
+    assert status in (0, signal.SIGKILL), "the child found something wrong"
+    return status == 0
+
+
+def train_until(folder: Path, operation: int) -> None:
+    """Train, and be killed just before that operation on a file."""
+    operations = count(1)
+
+    def counted(function):
+        def call(*arguments, **options):
+            if next(operations) == operation:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*arguments, **options)
+
+        return call
+
+    for name in ("mkdir", "fdopen", "fsync", "chmod", "replace", "unlink"):
+        setattr(os, name, counted(getattr(os, name)))
+    train(folder, SHORT)
+
+
+def check_files(folder: Path) -> None:
+    """Every file with a final name is whole; `load_run` gives a run or one clear sentence."""
+    for path in folder.rglob("*.safetensors"):
+        if not path.name.startswith("."):
+            read_tensors(path)
+    try:
+        assert isinstance(runs.load_run(folder).translate("11"), str)
+    except ValueError as error:
+        assert "\n" not in str(error) and "is missing" in str(error)
+
+
+def assert_ended_as(folder: Path, whole: Path) -> None:
+    wanted, _ = read_tensors(whole / "weights.safetensors")
+    found, _ = read_tensors(folder / "weights.safetensors")
+    assert all(torch.equal(found[name], wanted[name]) for name in wanted), folder.name
+    names = [{str(p.relative_to(f)) for p in f.rglob("*")} for f in (folder, whole)]
+    assert names[0] == names[1], "something was lost, or left over"
+
+
+def kill_by_the_clock(folder: Path) -> None:
+    start = time.perf_counter()
+    assert in_a_child(train, folder / "whole")
+    seconds = time.perf_counter() - start
+    rng, places = random.Random(2017), [folder / "run 1"]
+    for _ in range(KILLS):
+        ended = in_a_child(train, places[-1], kill_after=rng.uniform(0, seconds / 4))
+        if places[-1].exists():
+            check_files(places[-1])
+        if ended:  # start again, so that each kill hits a run at work
+            places.append(folder / f"run {len(places) + 1}")
+    assert in_a_child(train, places[-1])
+    for place in places:
+        assert_ended_as(place, folder / "whole")
+
+
+def kill_at_every_operation(folder: Path) -> int:
+    assert in_a_child(train, folder / "whole", SHORT)
+    for operation in count(1):
+        place = folder / f"killed before {operation}"
+        if in_a_child(train_until, place, operation):
+            return operation - 1
+        if place.exists():
+            check_files(place)
+        assert in_a_child(train, place, SHORT)
+        assert_ended_as(place, folder / "whole")
+
+
+def main(folder: Path) -> None:
+    torch.set_num_threads(1)
+    torch.optim.AdamW([torch.zeros(1)])  # imports much of torch: once, and not in each child
+    start = time.perf_counter()
+    kill_by_the_clock(folder / "clock")
+    operations = kill_at_every_operation(folder / "operations")
+    assert operations > 40
+    print(f"{KILLS} kills, then {operations}, in {time.perf_counter() - start:.0f} s")
+
+
+@pytest.mark.serial
+def test_a_run_that_is_killed_at_any_moment_ends_with_the_same_weights(tmp_path):
+    """Twenty times at a random moment, then once before every operation on a file."""
+    run = subprocess.run([sys.executable, __file__, tmp_path], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert f"{KILLS} kills, then" in run.stdout
+
+
+def test_an_unfinished_write_is_no_file(tmp_path, monkeypatch):
+    with torch.random.fork_rng():
+        model = Transformer(CONFIG).eval()
+    save(model, tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def full_disk(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full_disk)
+    with torch.no_grad():
+        weights(model)["source_embedding.table"].zero_()
+    with pytest.raises(OSError, match="No space left"):
+        save(model, tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_missing_snapshot_is_named(tmp_path):
+    train(tmp_path, SHORT)
+    next((tmp_path / "checkpoints").glob("step-*")).unlink()
+    with pytest.raises(ValueError, match=r"step-\d+.safetensors is missing"):
+        train(tmp_path, SHORT)
+
+
+def test_a_damaged_state_is_named(tmp_path):
+    train(tmp_path, SHORT)
+    (tmp_path / STATE).write_bytes((tmp_path / STATE).read_bytes()[:-1])
+    with pytest.raises(ValueError, match=STATE):
+        train(tmp_path, SHORT)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

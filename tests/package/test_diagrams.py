@@ -1,0 +1,90 @@
+"""Diagrams: arrows join the boxes they name, nothing is imported early, mistakes are explained."""
+
+import subprocess
+import sys
+
+import matplotlib
+import pytest
+
+matplotlib.use("agg")
+
+import matplotlib.pyplot as plt
+
+from transformer_lab.diagrams import ROLE_COLORS, Diagram
+
+
+@pytest.fixture
+def diagram():
+    """Two boxes on one line, one inch of room between them."""
+    drawing = Diagram(4, 2, title="Two boxes")
+    drawing.box("left", 1, 1, width=1.0)
+    drawing.box("right", 3, 1, "keys\n(Lk, d_k)", role="key", width=1.0)
+    yield drawing
+    plt.close("all")
+
+
+def drawn_arrows(diagram: Diagram) -> list:
+    """Return each arrow's path in inches, after matplotlib has laid the figure out."""
+    diagram.axes.figure.canvas.draw()
+    arrows = [text.arrow_patch for text in diagram.axes.texts if hasattr(text, "arrow_patch")]
+    to_inches = diagram.axes.transData.inverted()
+    return [to_inches.transform_path(arrow.get_path()) for arrow in arrows]
+
+
+def test_one_unit_is_one_inch(diagram):
+    box = diagram.axes.get_window_extent()
+    dpi = diagram.axes.figure.dpi
+    assert (box.width / dpi, box.height / dpi) == pytest.approx((4, 2))
+
+
+def test_an_arrow_runs_from_edge_to_edge_and_not_from_centre_to_centre(diagram):
+    diagram.arrow("left", "right")
+    (path,) = drawn_arrows(diagram)
+    extent = path.get_extents()
+    assert 1.5 < extent.x0 < 1.6
+    assert 2.3 < extent.x1 < 2.5
+
+
+def test_an_arrow_goes_around_its_corners_and_has_one_head(diagram):
+    diagram.arrow("left", "right", via=((1, 1.8), (3, 1.8)))
+    paths = drawn_arrows(diagram)
+    assert len(paths) == 3
+    assert paths[1].vertices[:, 1] == pytest.approx(1.8)
+    styles = [
+        type(text.arrow_patch.get_arrowstyle()).__name__
+        for text in diagram.axes.texts
+        if hasattr(text, "arrow_patch")
+    ]
+    assert styles == ["Curve", "Curve", "CurveFilledB"]
+
+
+def test_the_label_stands_on_the_longest_part(diagram):
+    diagram.arrow("left", "right", "× keyᵀ", via=((1, 1.8), (3, 1.8)))
+    (label,) = [text for text in diagram.axes.texts if text.get_text() == "× keyᵀ"]
+    assert label.get_position() == pytest.approx((2, 1.8))
+
+
+def test_a_box_shows_its_text_or_else_its_name_in_the_colour_of_its_role(diagram):
+    assert {text.get_text() for text in diagram.axes.texts} == {"left", "keys\n(Lk, d_k)"}
+    edges = [matplotlib.colors.to_hex(patch.get_edgecolor()) for patch in diagram.axes.patches]
+    assert edges == [ROLE_COLORS["plain"].lower(), ROLE_COLORS["key"].lower()]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda d: d.box("left", 2, 1), "'left' twice"),
+        (lambda d: d.box("new", 2, 1, role="gate"), "role must be one of .*'gate'"),
+        (lambda d: d.arrow("left", "nowhere"), r"no box 'nowhere'; there are \['left', 'right'\]"),
+        (lambda d: Diagram(9, 1), r"width must be in \(0, 8\].*got 9 and 1"),
+        (lambda d: Diagram(3, 0), "height positive, got 3 and 0"),
+    ],
+)
+def test_mistakes_are_named(diagram, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(diagram)
+
+
+def test_matplotlib_is_imported_only_when_something_is_drawn():
+    code = "import sys, transformer_lab.diagrams; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

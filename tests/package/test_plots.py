@@ -1,0 +1,264 @@
+"""Figures, source code shown in notebooks, and the live curve."""
+
+import inspect
+
+import matplotlib
+import numpy as np
+import pytest
+import torch
+from matplotlib.colors import to_rgb
+
+from transformer_lab import causal_mask, notebook, plots, scaled_dot_product_attention
+from transformer_lab.diagrams import ROLE_COLORS
+from transformer_lab.notebook import LivePlot, show_source
+from transformer_lab.plots import (
+    attention_text,
+    plot_attention,
+    plot_encoding,
+    plot_history,
+    plot_mask,
+    plot_scores,
+    readable,
+)
+
+matplotlib.use("agg")
+pytestmark = pytest.mark.filterwarnings("error")
+
+HISTORY = [
+    {"step": 20, "loss": 2.0, "rate": 0.1},
+    {"step": 40, "loss": 1.0, "rate": 0.2, "valid_loss": 1.5},
+]
+
+
+@pytest.fixture(autouse=True)
+def figures_are_closed():
+    import matplotlib.pyplot as plt
+
+    yield
+    plt.close("all")
+
+
+def weights(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0)).softmax(-1)
+
+
+def width_of(ax):
+    ax.figure.canvas.draw()
+    return ax.figure.get_figwidth() * 100
+
+
+def tick_labels(axis):
+    return [text.get_text() for text in axis.get_ticklabels()]
+
+
+# ---- Tables of queries and keys
+
+
+def test_rows_are_queries_and_columns_are_keys_in_their_colours():
+    ax = plot_attention(weights(2, 3), ["a", "b"], ["c", "d", "e"], title="A message")
+    assert (ax.get_ylabel(), ax.get_xlabel(), ax.get_title()) == ("queries", "keys", "A message")
+    assert (ax.yaxis.label.get_color(), ax.xaxis.label.get_color()) == (plots.QUERY, plots.KEY)
+    assert tick_labels(ax.yaxis) == ["a", "b"]
+    assert tick_labels(ax.xaxis) == ["c", "d", "e"]
+    assert np.allclose(ax.images[0].get_array(), weights(2, 3))
+
+
+def test_each_head_gets_a_panel_with_both_axes_named():
+    panels = plot_attention(weights(5, 4, 6), title="Five heads")
+    assert [ax.get_title() for ax in panels] == [f"head {i}" for i in range(5)]
+    assert all(ax.get_ylabel() == "queries" and ax.get_xlabel() == "keys" for ax in panels)
+    assert len(panels[0].figure.axes) == 5
+    again = plot_attention(weights(5, 4, 6), ax=panels)
+    assert list(again) == list(panels)
+
+
+def test_what_draws_on_given_axes_returns_them():
+    ax = plot_attention(weights(2, 2))
+    assert plot_mask(causal_mask(3), ax=ax) is ax
+    assert plot_scores(-weights(3, 2), ax=ax) is ax
+    assert plot_encoding(weights(5, 4), ax=ax) is ax
+    assert plot_history(HISTORY, ax=ax) is ax
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 60), (70, 3), (200, 300), (3, 9, 25)])
+def test_a_figure_is_at_most_800_pixels_wide(shape):
+    assert width_of(np.ravel(plot_attention(weights(*shape)))[0]) <= 800
+
+
+def test_small_tables_show_their_numbers_dark_on_light_and_light_on_dark():
+    ax = plot_attention([[0.9, 0.1]])
+    assert [(t.get_text(), t.get_color()) for t in ax.texts] == [
+        ("0.90", "white"),
+        ("0.10", "black"),
+    ]
+    assert not plot_attention(weights(9, 9)).texts
+    assert plot_scores([[-1.5, 2.0]]).texts[0].get_text() == "−1.50"
+
+
+def test_blanks_and_signs_in_labels_can_be_read():
+    assert [readable(x) for x in (" ", "▁", "▁dog", "a b", "\n")] == ["␣", "␣", "▁dog", "a␣b", "↵"]
+    ax = plot_attention(weights(1, 3), ["$"], ["$x^2$", "▁", "<eos>"])
+    ax.figure.canvas.draw()
+    assert tick_labels(ax.xaxis) == ["$x^2$", "␣", "<eos>"]
+    assert not any(text.get_parse_math() for text in ax.get_xticklabels())
+
+
+def test_only_labels_that_are_too_long_stand_upright():
+    ax = plot_attention(weights(2, 20), None, ["<eos>"] + ["x"] * 19)
+    assert [text.get_rotation() for text in ax.get_xticklabels()] == [90] + [0] * 19
+
+
+def test_a_mask_is_dark_where_a_query_may_attend_and_crossed_where_not():
+    ax = plot_mask(causal_mask(4)[None, None])
+    dark = ax.images[0].get_array() > 0.5
+    assert np.array_equal(dark, causal_mask(4))
+    crosses = {(int(y), int(x)) for x, y in ax.collections[0].get_offsets()}
+    assert crosses == {(i, j) for i in range(4) for j in range(4) if j > i}
+
+
+def test_colours_are_those_of_the_diagrams_and_weights_darken_steadily_in_grey():
+    assert {
+        "query": plots.QUERY,
+        "key": plots.KEY,
+        "value": plots.VALUE,
+    }.items() <= ROLE_COLORS.items()
+    map = matplotlib.colormaps[plots.WEIGHTS]
+    grey = [np.dot(to_rgb(map(x)), (0.299, 0.587, 0.114)) for x in np.linspace(0, 1, 20)]
+    assert np.all(np.diff(grey) < 0) and grey[0] > 0.95
+
+
+def test_drawing_leaves_matplotlibs_settings_alone():
+    before = dict(matplotlib.rcParams)
+    plot_attention(weights(3, 3)), plot_history(HISTORY), plot_encoding(weights(4, 4))
+    assert dict(matplotlib.rcParams) == before
+
+
+NAN, HALF = float("nan"), [[0.5, 0.5]]
+
+
+@pytest.mark.parametrize(
+    ("draw", "arguments", "words"),
+    [
+        (plot_attention, [[0.5, 0.5]], "(Lq, Lk) or (H, Lq, Lk)"),
+        (plot_attention, [weights(1, 2, 3, 4)], "(1, 2, 3, 4)"),
+        (plot_attention, [[]], "not empty"),
+        (plot_attention, ["weights"], "must be numbers"),
+        (plot_attention, [[[0.5], [0.5, 0.5]]], "must be numbers"),
+        (plot_attention, [[[NAN, 0.5]]], "NaN"),
+        (plot_attention, [[[-1.0, 2.0]]], "plot_scores"),
+        (plot_attention, [HALF, ["a", "b"]], "query_labels must have 1 entries, got 2"),
+        (plot_attention, [HALF, ["a"], ["b"]], "key_labels must have 2 entries, got 1"),
+        (plot_attention, [HALF, "a"], "list of texts"),
+        (plot_mask, [[[1.0, 0.0]]], "True = may attend"),
+        (plot_mask, [causal_mask(3).expand(2, 1, 3, 3)], "leading axes of length 1"),
+        (plot_encoding, [torch.zeros(3)], "(L, d_model)"),
+        (plot_scores, [torch.zeros(2, 2, 2)], "(Lq, Lk)"),
+        (plot_history, [[]], "at least one"),
+        (plot_history, [[{"loss": 2.0}]], "records with a step"),
+        (plot_history, [HISTORY, "accuracy"], "'loss', 'rate', 'valid_loss'"),
+        (attention_text, [HALF, ["a"], ["b"]], "key_labels must have 2 entries"),
+        (show_source, [3], "function, class or module"),
+        (show_source, [len], "function, class or module"),
+        (lambda: LivePlot(seconds=0), [], "seconds must be positive"),
+    ],
+)
+def test_bad_input_is_a_value_error_that_says_what_came(draw, arguments, words):
+    with pytest.raises(ValueError) as error:
+        draw(*arguments)
+    assert words in str(error.value)
+
+
+def test_axes_must_be_one_for_each_head():
+    with pytest.raises(ValueError, match="one Axes per head, 3, got 1"):
+        plot_attention(weights(3, 2, 2), ax=plot_attention(weights(2, 2)))
+
+
+# ---- Histories, text
+
+
+def test_a_history_is_drawn_against_its_steps_with_the_validation_values():
+    ax = plot_history(HISTORY, steps=100)
+    training, unseen = ax.lines
+    assert training.get_xydata().tolist() == [[20, 2.0], [40, 1.0]]
+    assert unseen.get_xydata().tolist() == [[40, 1.5]]
+    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_xlim()) == ("step", "loss", (0, 100))
+    assert ax.get_title() == "loss 1 after 40 steps"
+    assert plot_history(HISTORY, "rate", title="").get_title() == ""
+
+
+def test_attention_as_text_has_a_row_per_query_and_darker_blocks_for_more_weight():
+    table = [[0.0, 0.2, 0.8], [1.0, 0.0, 0.0]]
+    text = attention_text(table, ["x", "<eos>"], ["a", "▁", "of"])
+    assert text.splitlines() == [
+        "          o",
+        "      a ␣ f",
+        "    x   ░░▓▓",
+        "<eos> ██",
+    ]
+
+
+# ---- In a notebook
+
+
+class FakeScreen:
+    """Stands for IPython's display: remembers what was shown and what replaced it."""
+
+    def __init__(self, monkeypatch):
+        self.shown, self.updates = [], []
+        monkeypatch.setattr(notebook, "_in_kernel", lambda: True)
+        monkeypatch.setattr("IPython.display.display", self.display)
+
+    def display(self, what, raw=False, display_id=False):
+        self.shown.append(what)
+        return self
+
+    def update(self, what):
+        self.updates.append(what)
+
+
+@pytest.fixture
+def screen(monkeypatch):
+    return FakeScreen(monkeypatch)
+
+
+def test_source_is_shown_as_it_stands_in_its_file(screen, capsys):
+    show_source(scaled_dot_product_attention)
+    (shown,) = screen.shown
+    source = inspect.getsource(scaled_dot_product_attention)
+    assert shown["text/plain"] == f"# transformer_lab/attention.py\n\n{source.rstrip()}"
+    assert shown["text/markdown"] == f"```python\n{shown['text/plain']}\n```"
+    assert capsys.readouterr().out == ""
+
+
+def test_outside_a_notebook_source_is_printed(capsys):
+    show_source(LivePlot.__call__)
+    assert capsys.readouterr().out.startswith("# transformer_lab/notebook.py\n\ndef __call__(")
+
+
+def test_a_live_plot_is_one_picture_redrawn_now_and_then_and_at_the_end(screen, monkeypatch):
+    clock = iter([10.0, 10.0, 10.5, 11.5, 11.5, 12.0])
+    monkeypatch.setattr(notebook.time, "monotonic", lambda: next(clock))
+    drawn = []
+    monkeypatch.setattr(notebook, "_png", lambda history, _: drawn.append(len(history)) or b"x")
+    with LivePlot(seconds=1.0) as live:
+        for count in (1, 2, 3):  # at 10.0, 10.5 and 11.5
+            live(HISTORY[:1] * count)
+        live.history = HISTORY[:1] * 4
+    assert drawn == [1, 3, 4]
+    assert len(screen.shown) == 1 and len(screen.updates) == 2
+
+
+def test_a_live_plot_draws_a_png_even_if_training_was_stopped(screen):
+    with pytest.raises(KeyboardInterrupt), LivePlot(steps=50) as live:
+        live(HISTORY)
+        raise KeyboardInterrupt
+    assert screen.updates[-1].data.startswith(b"\x89PNG")
+
+
+def test_a_live_plot_without_a_kernel_or_without_records_shows_nothing(screen, monkeypatch, capsys):
+    with LivePlot():
+        pass
+    monkeypatch.setattr(notebook, "_in_kernel", lambda: False)
+    with LivePlot() as live:
+        live(HISTORY)
+    assert screen.shown == [] and capsys.readouterr().out == ""

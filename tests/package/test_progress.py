@@ -1,0 +1,111 @@
+"""`transformer-lab progress`: the learner's table."""
+
+import argparse
+import json
+
+import pytest
+
+from transformer_lab import checking, progress
+
+HEADING = """## Task {number} · Something: {names}
+
+Difficulty ★★☆☆☆ · importance ★★★★★ · 15 minutes
+
+Text."""
+STUB = 'raise NotImplementedError("not written yet")'
+
+
+def notebook(*sources):
+    kinds = ["markdown" if source[0] == "#" else "code" for source in sources]
+    cells = [
+        {"cell_type": kind, "source": source} for kind, source in zip(kinds, sources, strict=True)
+    ]
+    return json.dumps({"cells": cells})
+
+
+@pytest.fixture
+def course(tmp_path, monkeypatch):
+    """A course of one lesson with three tasks, solved; its exercises can be written by a test."""
+    for folder in ("tests/exercises", "solutions", "exercises"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "tests" / "exercises" / "test_01_x.py").write_text(
+        "def test_a(a): assert a() == 1, 'a is not 1.\\nsecond line'\n"
+        "def test_b(b): assert b() == 2, 'b is not 2.'\n"
+        "def test_c(c): assert c() == 3, 'c is not 3.'\n"
+    )
+    headings = [HEADING.format(number=1, names="`a`"), HEADING.format(number=2, names="`b`, `c`")]
+    solution = ["def a(): return 1", "def b(): return 2", "def c(): return 3"]
+    (tmp_path / "solutions" / "01_x.ipynb").write_text(notebook(*headings, *solution))
+    monkeypatch.setattr(checking, "course_folder", lambda: tmp_path)
+    monkeypatch.setattr(progress, "course_folder", lambda: tmp_path)
+    return tmp_path
+
+
+def hand_in(course, *sources):
+    (course / "exercises" / "01_x.ipynb").write_text(notebook(*sources))
+
+
+def states(course):
+    return [(task.state, task.why) for task in progress.measure("exercises")]
+
+
+def test_the_solutions_are_all_passed(course, capsys):
+    assert progress.progress("solutions") == 0
+    assert "2 of 2 passed." in capsys.readouterr().out
+
+
+def test_a_task_has_the_stars_and_minutes_of_its_heading(course):
+    task = progress.measure("solutions")[1]
+    assert (task.lesson, task.number, task.names) == ("01_x", 2, ("b", "c"))
+    assert (task.difficulty, task.importance, task.minutes) == (2, 5, 15)
+
+
+def test_each_state_is_told_from_the_others(course):
+    hand_in(course, f"def a(): {STUB}", "def b(): return 2", "def c(): return 4")
+    assert states(course) == [("not written yet", ""), ("wrong", "c is not 3.")]
+    hand_in(course, "def a(): return 5", "def b(): return 2", f"def c(): {STUB}")
+    assert states(course) == [("wrong", "a is not 1."), ("not written yet", "")]
+    hand_in(course, "def a(): return b() - 1", f"def b(): {STUB}", "def c(): return 3")
+    assert states(course)[0] == ("not written yet", "needs b")
+    hand_in(course, "def a(): return 1", "def b(: pass", "def c(): return 3")
+    assert states(course)[1][0] == "wrong" and "defines no b" in states(course)[1][1]
+
+
+def test_the_table_names_the_next_task_and_the_exit_code_says_that_there_is_one(course, capsys):
+    hand_in(course, "def a(): return 1", f"def b(): {STUB}", f"def c(): {STUB}")
+    assert progress.progress() == 1
+    table = capsys.readouterr().out
+    assert "1 a" in table and "★★☆☆☆" in table and "✓ passed" in table
+    assert "1 of 2 passed." in table and "About 15 minutes to go." in table
+    assert "Next: task 2 of 01_x, b, c." in table
+
+
+def test_json_holds_the_same_and_nothing_else(course, capsys):
+    hand_in(course, "def a(): return 1", "def b(): return 0", "def c(): return 3")
+    assert progress.progress(as_json=True) == 1
+    first, second = json.loads(capsys.readouterr().out)
+    assert first["state"] == "passed" and second["why"] == "b is not 2."
+    assert second["names"] == ["b", "c"] and second["minutes"] == 15
+
+
+def test_the_headings_may_come_from_the_exercises_if_there_are_no_solutions(course):
+    solution = course / "solutions" / "01_x.ipynb"
+    solution.rename(course / "exercises" / "01_x.ipynb")
+    assert [task.state for task in progress.measure("exercises")] == ["passed", "passed"]
+
+
+def test_checks_of_a_lesson_without_exercises_are_passed_over(course):
+    (course / "tests" / "exercises" / "test_00_tour.py").write_text("def test_x(x): pass\n")
+    assert [task.lesson for task in progress.measure("solutions")] == ["01_x", "01_x"]
+
+
+def test_a_folder_that_is_not_there_is_a_value_error(course):
+    with pytest.raises(ValueError, match="no folder nowhere"):
+        progress.progress("nowhere")
+
+
+def test_the_options_are_target_and_json():
+    parser = argparse.ArgumentParser()
+    progress.add_arguments(parser)
+    options = parser.parse_args(["--target", "solutions", "--json"])
+    assert (options.target, options.json) == ("solutions", True)

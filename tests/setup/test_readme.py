@@ -1,0 +1,58 @@
+"""What the README and CONTRIBUTING.md say is there, is there."""
+
+import ast
+import importlib
+import re
+
+import pytest
+
+DOCUMENTS = ("README.md", "CONTRIBUTING.md")
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_local_links_lead_somewhere(root, name):
+    text = (root / name).read_text()
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    anchors = {heading.lower().replace(" ", "-") for heading in headings}
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith("#"):
+            assert target[1:] in anchors, target
+        elif "://" not in target:
+            assert (root / target).exists(), target
+
+
+def test_each_lesson_that_is_there_is_on_the_map(root):
+    text = (root / "README.md").read_text()
+    lessons = sorted(path.name for path in (root / "notebooks").glob("*.ipynb"))
+    assert [name for name in lessons if f"](notebooks/{name})" not in text] == []
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_make_targets_exist(root, name):
+    makefile = (root / "Makefile").read_text()
+    commands = re.findall(r"(?:^|`)(?:\S+=\S+ )*make ([^`\n#]*)", (root / name).read_text())
+    targets = {word for c in commands for word in c.split() if re.fullmatch("[a-z]+", word)}
+    assert targets
+    assert [t for t in sorted(targets) if not re.search(rf"^{t}:", makefile, re.MULTILINE)] == []
+
+
+def test_python_lines_name_what_the_package_exports(root):
+    (code,) = re.findall(r"```python\n(.*?)```", (root / "README.md").read_text(), re.DOTALL)
+    assert len(code.splitlines()) == 3
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom):
+            module = importlib.import_module(node.module)
+            assert [a.name for a in node.names if not hasattr(module, a.name)] == []
+
+
+def test_messages_of_the_set_up_are_in_the_troubleshooting(root):
+    symptoms = re.findall(r"^\| `([^`]+)`", (root / "README.md").read_text(), re.MULTILINE)
+    said = (root / ".setup/setup.sh").read_text() + (root / ".setup/install.py").read_text()
+    for phrase in (
+        "needs Python 3.11 or newer",
+        "has no venv module",
+        "the packages cannot be downloaded",
+        "the disk is full",
+    ):
+        assert phrase in symptoms, phrase
+        assert phrase in said, phrase

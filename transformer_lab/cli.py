@@ -1,0 +1,381 @@
+"""The command line: `transformer-lab train`, `translate`, `evaluate` and `progress`."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from transformer_lab import plots, progress
+from transformer_lab.config import PRESETS, ModelConfig, TrainConfig
+from transformer_lab.files import read_json
+from transformer_lab.inputs import require
+from transformer_lab.runs import METRICS, Run, load_run, train
+from transformer_lab.training import STATE
+
+NAME = "transformer-lab"
+FIGURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg")
+EXAMPLES = {"dates": "friday 15 february 2019", "multi30k": "A man is reading a book."}
+
+MODEL_OPTIONS = {
+    "d_model": "size of the vectors between the layers",
+    "num_heads": "heads of each attention, h in the paper",
+    "d_ff": "inner size of the feed-forward networks",
+    "num_encoder_layers": "layers of the encoder, N in the paper",
+    "num_decoder_layers": "layers of the decoder, N in the paper",
+    "dropout": "share of activations that training drops, P_drop in the paper",
+    "max_length": "longest sentence, in tokens",
+    "pre_norm": "normalise what goes into each sub-layer",
+    "tie_embeddings": "one matrix for both embeddings and the output (paper, 3.4)",
+    "attention_bias": "biases in the attention's projections",
+}
+TRAINING_OPTIONS = {
+    "steps": "number of training steps",
+    "max_tokens": "target tokens in a batch, at most",
+    "warmup": "steps until the learning rate is at its highest (paper, 5.3)",
+    "rate_factor": "multiplies the paper's learning rate",
+    "label_smoothing": "epsilon_ls in the paper (5.4)",
+    "beta1": "Adam's beta1",
+    "beta2": "Adam's beta2",
+    "adam_epsilon": "Adam's epsilon",
+    "weight_decay": "decoupled weight decay, as in AdamW",
+    "clip_norm": "longest gradient; 0 does not clip",
+    "checkpoint_every": "steps from one checkpoint to the next",
+    "average": "checkpoints whose mean is the result (paper, 6.1)",
+    "seed": "all that is random follows from it",
+    "precision": "float32 or bfloat16",
+    "compile": "let torch.compile make it faster",
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Do what the command line asks; return the exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal may lack some of our signs
+            stream.reconfigure(errors="replace")
+    parser = _parser()
+    arguments = sys.argv[1:] if arguments is None else arguments
+    options = parser.parse_args(_with_explain_apart(arguments))
+    if options.command is None:
+        parser.print_help()
+        return 2
+    try:
+        status = options.command(options)
+        sys.stdout.flush()
+        return status
+    except KeyboardInterrupt:
+        _say(f"\n{NAME}: stopped. {_how_to_go_on(options)}")
+        return 130
+    except BrokenPipeError:  # whoever read our output has seen enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except (ValueError, OSError) as error:
+        _say(f"{NAME}: error: {' '.join(str(error).split())}")
+        return 2
+
+
+def _say(text: str) -> None:
+    """Write to stderr, once if there are several processes; stdout is for results alone."""
+    if _is_first():
+        print(text, file=sys.stderr, flush=True)
+
+
+def _how_to_go_on(options: argparse.Namespace) -> str:
+    if options.command is not _train:
+        return ""
+    if (Path(options.output) / STATE).exists():
+        return f"The same command goes on from the last checkpoint in {options.output}."
+    return "There was no checkpoint yet; the same command starts again."
+
+
+# ---- The commands and their options
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=NAME,
+        description="Train the model of 'Attention Is All You Need', small, and translate with it.",
+        epilog="For a first result, in about a minute:\n"
+        f"  {NAME} train dates --output runs/dates\n"
+        f'  {NAME} translate --run runs/dates "{EXAMPLES["dates"]}"',
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=version(NAME))
+    parser.set_defaults(command=None)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    _add_train(commands)
+    _add_translate(commands)
+    _add_evaluate(commands)
+    _add_progress(commands)
+    return parser
+
+
+def _add(commands, name: str, what: str, examples: str) -> argparse.ArgumentParser:
+    return commands.add_parser(
+        name,
+        help=what,
+        description=f"{what[0].upper()}{what[1:]}.",
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def _add_train(commands) -> None:
+    presets = "\n".join(f"  {name:13} {_describe(name)}" for name in PRESETS)
+    parser = _add(
+        commands,
+        "train",
+        "train a model and keep it in a folder; an interrupted training goes on",
+        f"presets:\n{presets}\n\n"
+        f"examples:\n"
+        f"  {NAME} train dates --output runs/dates\n"
+        f"  {NAME} train multi30k --output runs/small --d-model 128 --num-heads 4 --seed 1\n"
+        f"  torchrun --nproc-per-node 2 -m transformer_lab train dates --output runs/two\n\n"
+        f"Ctrl-C stops it. The same command goes on from the last checkpoint.",
+    )
+    parser.usage = f"{NAME} train PRESET --output RUN [options]"
+    parser.add_argument("preset", choices=PRESETS, metavar="PRESET", help=", ".join(PRESETS))
+    parser.add_argument("--output", required=True, metavar="RUN", help="folder for the run")
+    _add_device(parser)
+    about = "What is not given is as in the preset."
+    group = parser.add_argument_group("training", about)
+    _add_fields(group, TrainConfig, TRAINING_OPTIONS)
+    group = parser.add_argument_group("model", about)
+    group.add_argument(
+        "--vocab-size", type=int, metavar="V", help="pieces that byte-pair encoding learns"
+    )
+    _add_fields(group, ModelConfig, MODEL_OPTIONS)
+    group.add_argument(
+        "--post-norm",
+        dest="pre_norm",
+        action="store_false",
+        default=argparse.SUPPRESS,
+        help="normalise after each residual sum, as in the paper",
+    )
+    parser.set_defaults(command=_train)
+
+
+def _describe(name: str) -> str:
+    model, training = PRESETS[name].model, PRESETS[name].training
+    return (
+        f"{PRESETS[name].data}: {model.num_encoder_layers}+{model.num_decoder_layers} layers, "
+        f"d_model {model.d_model}, {model.num_heads} heads, {training.steps:,} steps"
+    )
+
+
+def _add_fields(group, config: type, options: dict[str, str]) -> None:
+    """Add an option for each field of a configuration: --d-model for d_model."""
+    kinds = {field.name: type(field.default) for field in fields(config)}
+    for name, what in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        if kinds[name] is bool:
+            kind = {"action": argparse.BooleanOptionalAction}
+        else:
+            kind = {
+                "type": kinds[name],
+                "metavar": {int: "N", float: "X", str: "NAME"}[kinds[name]],
+            }
+        group.add_argument(flag, default=argparse.SUPPRESS, help=what, **kind)
+
+
+def _add_translate(commands) -> None:
+    parser = _add(
+        commands,
+        "translate",
+        "translate sentences with a trained model, one line of output for each",
+        f"examples:\n"
+        f'  {NAME} translate --run runs/dates "{EXAMPLES["dates"]}" "3 Mar 1987"\n'
+        f"  {NAME} translate --run runs/multi30k --beam 5 < captions.en > captions.de\n"
+        f'  {NAME} translate --run runs/dates --explain map.png "{EXAMPLES["dates"]}"',
+    )
+    _add_run(parser)
+    parser.add_argument(
+        "--explain",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="also show what each written piece looked at; with a FILE such as map.png, draw it",
+    )
+    parser.add_argument(
+        "sentences", nargs="*", metavar="SENTENCE", help="without any, lines are read from stdin"
+    )
+    parser.set_defaults(command=_translate)
+
+
+def _add_evaluate(commands) -> None:
+    parser = _add(
+        commands,
+        "evaluate",
+        "score a trained model on sentences that it has never seen",
+        f"The score is exact match for dates, BLEU (sacreBLEU) for Multi30k.\n\n"
+        f"example:\n  {NAME} evaluate --run runs/dates",
+    )
+    _add_run(parser)
+    parser.add_argument("--json", action="store_true", help="print the scores as JSON")
+    parser.set_defaults(command=_evaluate)
+
+
+def _add_progress(commands) -> None:
+    parser = _add(
+        commands,
+        "progress",
+        "show which exercises you have solved, and which comes next",
+        f"The exit status is 0 once all are solved.\n\nexample:\n  {NAME} progress",
+    )
+    progress.add_arguments(parser)
+    parser.set_defaults(command=lambda options: progress.progress(options.target, options.json))
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--run", required=True, metavar="RUN", help="folder of a trained model")
+    parser.add_argument(
+        "--beam", type=int, metavar="K", help="hypotheses kept while writing; 1 is greedy decoding"
+    )
+    _add_device(parser)
+
+
+def _add_device(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--device", metavar="NAME", help="cpu, cuda, …; a GPU if there is one, unless given"
+    )
+
+
+def _with_explain_apart(arguments: list[str]) -> list[str]:
+    """Let --explain take what follows only if it names a figure, and else leave it a sentence."""
+    apart = list(arguments)
+    for i, argument in enumerate(arguments):
+        following = arguments[i + 1 : i + 2]
+        if argument == "--explain" and not "".join(following).lower().endswith(FIGURES):
+            apart[i] = "--explain="
+    return apart
+
+
+# ---- What they do
+
+
+def _train(options: argparse.Namespace) -> int:
+    names = MODEL_OPTIONS | TRAINING_OPTIONS
+    settings = {name: value for name, value in vars(options).items() if name in names}
+    if options.vocab_size is not None:
+        require(options.preset != "dates", "dates are read in characters: they take no vocab-size")
+        settings |= dict.fromkeys(("source_vocab_size", "target_vocab_size"), options.vocab_size)
+    with _processes(options.device) as device:
+        _say(f"{options.preset} on {device}: reading the data, then training. Ctrl-C stops it.")
+        run = train(options.preset, options.output, device=device, progress=_is_first(), **settings)
+    if _is_first():
+        _print_scores(read_json(run.folder / METRICS)["scores"])
+        example = EXAMPLES["dates" if run.data == "dates" else "multi30k"]
+        print(f'Try it:\n  {NAME} translate --run {options.output} "{example}"')
+    return 0
+
+
+@contextmanager
+def _processes(device: str | None) -> Iterator[str]:
+    """Join the processes that torchrun started, if it did; give the device of this one."""
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    local_rank = os.environ.get("LOCAL_RANK")
+    if local_rank is None:
+        yield _usable(device)
+        return
+    if device == "cuda":
+        count, wanted = torch.cuda.device_count(), int(os.environ["LOCAL_WORLD_SIZE"])
+        require(count >= wanted, f"{wanted} processes need as many GPUs, there are {count}")
+        device = f"cuda:{local_rank}"
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if device.startswith("cuda") else "gloo")
+    try:
+        yield _usable(device)
+    finally:
+        dist.destroy_process_group()
+
+
+def _usable(device: str) -> str:
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        problem = str(error).splitlines()[0]
+        raise ValueError(f"device {device!r} cannot be used on this machine: {problem}") from None
+    return device
+
+
+def _is_first() -> bool:
+    return os.environ.get("RANK", "0") == "0"
+
+
+def _load(options: argparse.Namespace) -> Run:
+    run = load_run(options.run)
+    run.model.to(_usable(options.device or ("cuda" if torch.cuda.is_available() else "cpu")))
+    return run
+
+
+def _translate(options: argparse.Namespace) -> int:
+    run, count = _load(options), 0
+    for sentences in _read(options.sentences):
+        wanted = [sentence for sentence in sentences if sentence.strip()]
+        outputs = iter(run.translate(wanted, beam=options.beam, progress=True))
+        for sentence in sentences:
+            print(next(outputs) if sentence.strip() else "", flush=True)
+            if options.explain is not None and sentence.strip():
+                count += 1
+                _explain(run, sentence, options, count)
+    return 0
+
+
+def _read(sentences: list[str]) -> Iterator[list[str]]:
+    """Yield the sentences to translate at once: all of them, or each that somebody types."""
+    if sentences:
+        yield sentences
+    elif sys.stdin.isatty():
+        _say("Type a sentence and press Enter. Ctrl-D ends it.")
+        for line in sys.stdin:
+            yield [line.rstrip("\r\n")]
+    else:
+        yield [line.rstrip("\r\n") for line in sys.stdin]
+
+
+def _explain(run: Run, sentence: str, options: argparse.Namespace, number: int) -> None:
+    """Show the last layer's cross-attention, the mean over its heads, as text or in a file."""
+    weights, written, read = run.cross_attention(sentence, beam=options.beam)
+    weights = weights[-1].mean(dim=0)
+    if not options.explain:
+        blocks = " ░▒▓█"
+        encoding = sys.stderr.encoding or "ascii"
+        shades = blocks if blocks.encode(encoding, "ignore").decode(encoding) == blocks else " .:+#"
+        _say(f"\n{plots.attention_text(weights, written, read, shades)}\n")
+        _say(f"Rows are written, columns read; darker is more attention: {shades}\n")
+        return
+    import matplotlib
+
+    matplotlib.use("agg")  # a file needs no display
+    path = Path(options.explain)
+    if number > 1:
+        path = path.with_stem(f"{path.stem}-{number}")
+    axes = {"query_axis": "written", "key_axis": "read"}
+    ax = plots.plot_attention(weights, written, read, title="What each piece looked at", **axes)
+    ax.figure.savefig(path, dpi=150)
+    _say(f"The attention is drawn in {path}.")
+
+
+def _evaluate(options: argparse.Namespace) -> int:
+    scores = _load(options).evaluate(beam=options.beam, progress=True)
+    if options.json:
+        print(json.dumps(scores, indent=2))
+    else:
+        _print_scores(scores)
+    return 0
+
+
+def _print_scores(scores: dict) -> None:
+    for name, values in scores.items():
+        if "bleu" in values:
+            print(f"{name}: BLEU {values['bleu']:.2f}  ({values['signature']})")
+        else:
+            print(f"{name}: {values['exact_match']:.2%} exactly right, of dates never seen")

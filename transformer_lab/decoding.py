@@ -1,0 +1,218 @@
+"""From a trained model to sentences: greedy, by chance, or with a beam; batched and cached."""
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from transformer_lab.config import BOS, EOS, PAD
+from transformer_lab.inputs import check_floats, check_sizes, check_type, is_number, require
+from transformer_lab.model import Transformer
+
+
+def greedy_decode(
+    model: Transformer,
+    source: Int[Tensor, "B Ls"],
+    *,
+    max_length: int | None = None,
+    use_cache: bool = True,
+) -> Int[Tensor, "B L"]:
+    """Write the most probable token at each step, until EOS or `max_length` tokens with BOS.
+
+    Returns token ids that start with BOS, with PAD after EOS. Raises `ValueError` for a
+    `max_length` below 2 or above the model's.
+    """
+    tokens = _write(model, source, lambda logits: logits.argmax(dim=-1), max_length, use_cache)
+    return tokens.clone()  # outside inference mode: one may train on them
+
+
+def sample(
+    model: Transformer,
+    source: Int[Tensor, "B Ls"],
+    *,
+    generator: torch.Generator,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    max_length: int | None = None,
+) -> Int[Tensor, "B L"]:
+    """Draw each token from softmax(logits / temperature), cut to `top_k` and `top_p` if given.
+
+    Returns what `greedy_decode` returns; raises `ValueError` for settings out of range.
+    """
+    check_type(generator, torch.Generator, "generator")
+    require(
+        is_number(temperature) and temperature >= 1e-6,
+        f"temperature must be a number from 1e-6, got {temperature!r}",
+    )
+
+    def choose(logits: Tensor) -> Tensor:
+        logits = logits / temperature
+        if top_k is not None:
+            logits = keep_top_k(logits, top_k)
+        if top_p is not None:
+            logits = keep_top_p(logits, top_p)
+        return torch.multinomial(logits.softmax(dim=-1), 1, generator=generator).squeeze(-1)
+
+    return _write(model, source, choose, max_length, use_cache=True).clone()
+
+
+@torch.inference_mode()
+def _write(model: Transformer, source: Tensor, choose, max_length: int | None, use_cache: bool):
+    """Append `choose(logits)` to each sentence; once half have ended, go on with the others."""
+    max_length = _check_max_length(model, max_length)
+    memory, memory_mask = model.encode(source)
+    cache = model.new_cache() if use_cache else None
+    written = source.new_full((len(source), max_length), PAD)
+    written[:, 0] = BOS
+    rows = torch.arange(len(source), device=source.device)  # the sentences still in the batch
+    ended = torch.zeros_like(rows, dtype=torch.bool)
+    for step in range(1, max_length):
+        seen = written[rows, step - 1 : step] if use_cache else written[rows, :step]
+        logits = model.decode(seen, memory, memory_mask, cache=cache)[:, -1]
+        token = choose(logits).masked_fill(ended, PAD)
+        written[rows, step] = token
+        ended = ended | (token == EOS)
+        num_ended = int(ended.sum())
+        if num_ended == len(rows):
+            return written[:, : step + 1]
+        if 2 * num_ended >= len(rows):
+            stay = (~ended).nonzero().squeeze(1)
+            rows, ended = rows[stay], ended[stay]
+            memory, memory_mask = memory[stay], memory_mask[stay]
+            if use_cache:
+                cache.select(stay)
+    return written
+
+
+def keep_top_k(logits: Float[Tensor, "*B V"], k: int) -> Float[Tensor, "*B V"]:
+    """Set all but the k largest logits to −inf; among equals, the lower ids stay.
+
+    Raises `ValueError` unless k is a whole number from 1.
+    """
+    check_floats(logits, "logits", "... V")
+    check_sizes(k=k)
+    order = logits.argsort(dim=-1, descending=True, stable=True)
+    return logits.scatter(-1, order[..., k:], -math.inf)
+
+
+def keep_top_p(logits: Float[Tensor, "*B V"], p: float) -> Float[Tensor, "*B V"]:
+    """Keep the smallest set of most probable tokens that reaches probability p; −inf elsewhere.
+
+    The set is never empty. Raises `ValueError` unless 0 < p ≤ 1.
+    """
+    check_floats(logits, "logits", "... V")
+    require(is_number(p) and 0 < p <= 1, f"p must be above 0 and at most 1, got {p!r}")
+    ordered, order = logits.sort(dim=-1, descending=True, stable=True)
+    probabilities = ordered.softmax(dim=-1)
+    before = probabilities.cumsum(dim=-1) - probabilities  # reached without this token
+    ordered = ordered.masked_fill((before >= p) & (before > 0), -math.inf)
+    return torch.empty_like(logits).scatter(-1, order, ordered)
+
+
+@torch.no_grad()
+def beam_search(
+    model: Transformer,
+    source: Int[Tensor, "B Ls"],
+    *,
+    beam: int = 5,
+    max_length: int | None = None,
+    alpha: float = 0.6,
+    return_all: bool = False,
+):
+    """Follow the `beam` best prefixes at once; return the best sentence by penalised score.
+
+    score = log P / ((5 + n) / 6)^alpha with n tokens after BOS (Wu et al., 2016, equation 14;
+    paper, 6.1: beam 4, alpha 0.6). A sentence is done when `beam` hypotheses have ended.
+
+    Returns (B, L) ids as `greedy_decode`; with `return_all`, (B, beam, L) from best to worst and
+    their scores (B, beam), −inf where there are fewer. Raises `ValueError` for settings out of
+    range.
+    """
+    max_length = _check_max_length(model, max_length)
+    check_sizes(beam=beam)
+    require(is_number(alpha) and alpha >= 0, f"alpha must be a number from 0, got {alpha!r}")
+    memory, memory_mask = model.encode(source)
+    search = _Beams(len(source), beam, max_length, alpha, source.device)
+    cache = model.new_cache()
+    rows = search.rows()  # the alive beams' rows in memory and cache
+    memory, memory_mask = memory[rows], memory_mask[rows]
+    for step in range(1, max_length):
+        newest = search.alive[search.open][:, :, step - 1].reshape(-1, 1)
+        logits = model.decode(newest, memory, memory_mask, cache=cache)[:, -1]
+        rows = search.extend(step, logits.log_softmax(dim=-1))
+        if len(rows) == 0:
+            break
+        cache.select(rows)
+        memory, memory_mask = memory[rows], memory_mask[rows]
+    tokens, scores = search.best(step)
+    return (tokens, scores) if return_all else tokens[:, 0]
+
+
+def _check_max_length(model: Transformer, max_length: int | None) -> int:
+    check_type(model, nn.Module, "model")
+    limit = model.config.max_length
+    max_length = limit if max_length is None else max_length
+    require(
+        type(max_length) is int and 2 <= max_length <= limit,
+        f"max_length must be from 2 to the model's {limit}, got {max_length!r}",
+    )
+    return max_length
+
+
+class _Beams:
+    """The hypotheses of B sentences: K alive and up to K ended ones each, as tensors (B, K, …)."""
+
+    def __init__(self, B: int, K: int, max_length: int, alpha: float, device: torch.device):
+        self.K, self.alpha = K, alpha
+        self.open = torch.arange(B, device=device)  # the sentences that are not done
+        self.alive = torch.full((B, K, max_length), PAD, device=device)
+        self.alive[:, :, 0] = BOS
+        self.alive_log_p = torch.full((B, K), -math.inf, device=device)
+        self.alive_log_p[:, 0] = 0.0  # at first there is one prefix, not K copies
+        self.ended = self.alive.clone()
+        self.ended_score = torch.full((B, K), -math.inf, device=device)
+
+    def rows(self) -> Tensor:
+        """Return the sentence of each alive hypothesis, (B × K)."""
+        return self.open.repeat_interleave(self.K)
+
+    def extend(self, step: int, log_p: Float[Tensor, "rows V"]) -> Int[Tensor, "alive"]:
+        """Write the token at `step`; return, for each prefix that goes on, the row it came from."""
+        S, K, V = len(self.open), self.K, log_p.shape[-1]
+        total = (self.alive_log_p[self.open].view(S * K, 1) + log_p).view(S, K * V)
+        # Each prefix can end in one way only, so among the best 2K at least K go on.
+        total, index = total.topk(2 * K)
+        parent, token = index // V, index % V
+        tokens = _pick(self.alive[self.open], parent)
+        tokens[:, :, step] = token
+        ended = token == EOS
+        self._end(
+            self.open, tokens[:, :K], total[:, :K].masked_fill(~ended[:, :K], -math.inf), step
+        )
+
+        log_p, best = total.masked_fill(ended, -math.inf).topk(K)
+        self.alive[self.open], self.alive_log_p[self.open] = _pick(tokens, best), log_p
+        rows = torch.arange(S, device=index.device)[:, None] * K + parent.gather(1, best)
+        full = (self.ended_score[self.open] > -math.inf).all(dim=1)
+        dead = (log_p == -math.inf).all(dim=1)
+        self.open = self.open[~(full | dead)]
+        return rows[~(full | dead)].flatten()
+
+    def _end(self, sentences: Tensor, tokens: Tensor, log_p: Tensor, n: int) -> None:
+        """Put hypotheses of n tokens after BOS among the ended ones and keep the K best."""
+        score = log_p / ((5 + n) / 6) ** self.alpha
+        score = torch.cat((self.ended_score[sentences], score), dim=1)
+        tokens = torch.cat((self.ended[sentences], tokens), dim=1)
+        score, best = score.topk(self.K)
+        self.ended[sentences], self.ended_score[sentences] = _pick(tokens, best), score
+
+    def best(self, step: int) -> tuple[Int[Tensor, "B K L"], Float[Tensor, "B K"]]:
+        """Return tokens and scores from best to worst; what ran out of room counts as it stands."""
+        self._end(self.open, self.alive[self.open], self.alive_log_p[self.open], step)
+        return self.ended[:, :, : step + 1], self.ended_score
+
+
+def _pick(tokens: Int[Tensor, "S N L"], index: Int[Tensor, "S M"]) -> Int[Tensor, "S M L"]:
+    return tokens.gather(1, index[..., None].expand(-1, -1, tokens.shape[-1]))

@@ -1,0 +1,112 @@
+"""Files that are whole or absent, and readers that trust nothing."""
+
+import json
+import os
+import tempfile
+from dataclasses import fields
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from transformer_lab.inputs import describe, require
+
+JSON_LIMIT = 20_000_000
+FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+
+
+def as_folder(folder: str | os.PathLike) -> Path:
+    """Return the path of a folder, which need not exist; `ValueError` if it is a file."""
+    require(isinstance(folder, str | os.PathLike), f"folder must be a path, got {describe(folder)}")
+    path = Path(folder)
+    require(path.is_dir() or not path.exists(), f"{path} must be a folder, and is a file")
+    return path
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Put `content` at `path`; a reader, or a crash, finds the old file or the new."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Delete what writers that were killed have left in `folder` and its subfolders."""
+    for path in (*folder.glob(".*.part"), *folder.glob("*/.*.part")):
+        path.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write `value` as indented JSON, atomically."""
+    write_atomically(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def read_json(path: Path) -> dict:
+    """Return the JSON object in `path`; `ValueError` if it is missing, damaged or foreign."""
+    # Reading a pipe or a device might never end.
+    require(path.is_file(), f"{path} is missing, or not a file")
+    try:
+        require(path.stat().st_size <= JSON_LIMIT, f"{path} is too large to be a settings file")
+        value = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is not valid JSON: {error}") from None
+    require(isinstance(value, dict), f"{path} must hold a JSON object, got {type(value).__name__}")
+    return value
+
+
+def read_config(path: Path, config_class: type):
+    """Return the dataclass stored in `path` as JSON; `ValueError` for unknown or missing fields."""
+    values = read_json(path)
+    unknown = sorted(set(values) - {field.name for field in fields(config_class)})
+    require(not unknown, f"{path} has settings that {config_class.__name__} lacks: {unknown}")
+    try:
+        return config_class(**values)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], notes: dict | None = None) -> None:
+    """Write named tensors, and notes that JSON can hold, as one safetensors file, atomically."""
+    from safetensors.torch import save
+
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_atomically(path, save(tensors, {"notes": json.dumps(notes or {})}))
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict]:
+    """Return the tensors and notes of a safetensors file; `ValueError` for any other file."""
+    from safetensors import SafetensorError, safe_open
+
+    require(path.is_file(), f"{path} is missing, or not a file")
+    try:
+        with safe_open(path, framework="pt") as file:
+            notes = json.loads((file.metadata() or {}).get("notes", "{}"))
+            return {name: file.get_tensor(name) for name in file.keys()}, notes  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{path} is not a whole safetensors file: {error}") from None
+
+
+def check_tensors(tensors: dict[str, Tensor], wanted: dict[str, Tensor], path: Path | str) -> None:
+    """Raise `ValueError` unless names and shapes are those of `wanted`, and all numbers finite."""
+    missing, unknown = sorted(set(wanted) - set(tensors)), sorted(set(tensors) - set(wanted))
+    require(not missing, f"{path} lacks {len(missing)} tensors, the first is {missing[:1]}")
+    require(not unknown, f"{path} has {len(unknown)} unknown tensors, the first is {unknown[:1]}")
+    for name, tensor in tensors.items():
+        shape = wanted[name].shape
+        require(
+            tensor.shape == shape and tensor.dtype in FLOATS,
+            f"{path}: {name} must be floating-point of shape {tuple(shape)}, "
+            f"got {describe(tensor)}",
+        )
+        require(bool(tensor.isfinite().all()), f"{path}: {name} must be finite, got NaN or ∞")

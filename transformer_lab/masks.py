@@ -1,0 +1,35 @@
+"""The one place that makes masks: boolean, True = may attend, broadcastable to (B, H, Lq, Lk)."""
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from transformer_lab.config import PAD
+from transformer_lab.inputs import check_ids
+
+
+def padding_mask(tokens: Int[Tensor, "B L"], pad_id: int = PAD) -> Bool[Tensor, "B 1 1 L"]:
+    """Let every query see the real tokens and none of the padding, whatever the head.
+
+    Raises `ValueError` unless `tokens` are integer ids of shape (B, L).
+    """
+    check_ids(tokens, "tokens")
+    return (tokens != pad_id)[:, None, None, :]
+
+
+def causal_mask(length: int, device: torch.device | str | None = None) -> Bool[Tensor, "L L"]:
+    """Let query i see keys 0 … i: "prevent leftward information flow" (paper, 3.2.3).
+
+    Raises `ValueError` unless `length` is a whole number, 0 or more.
+    """
+    if not (type(length) is int and length >= 0):
+        raise ValueError(f"length must be a whole number ≥ 0, got {length!r}")
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril()
+
+
+def decoder_mask(tokens: Int[Tensor, "B L"], pad_id: int = PAD) -> Bool[Tensor, "B 1 L L"]:
+    """Let query i see the real tokens among keys 0 … i: both masks at once.
+
+    Raises `ValueError` unless `tokens` are integer ids of shape (B, L).
+    """
+    return padding_mask(tokens, pad_id) & causal_mask(tokens.shape[1], tokens.device)

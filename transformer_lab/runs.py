@@ -1,0 +1,263 @@
+"""From a preset to a run folder, and from a run folder to translations: the whole path."""
+
+import os
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from transformer_lab.config import EOS, PAD, PRESETS, TASKS, Preset
+from transformer_lab.data import Batch, batches_by_tokens, date_pairs, load_multi30k
+from transformer_lab.decoding import beam_search, greedy_decode
+from transformer_lab.files import as_folder, read_json, write_json
+from transformer_lab.inputs import check_type, require
+from transformer_lab.model import Transformer, attention_maps, load, save
+from transformer_lab.tokenizer import Tokenizer, train_tokenizer
+from transformer_lab.training import fit, rank_and_size
+
+TOKENIZER, HISTORY, METRICS = "tokenizer.json", "history.json", "metrics.json"
+NUM_TRAINING_DATES, NUM_TEST_DATES = 40_000, 2_000
+
+TextPairs = list[tuple[str, str]]
+
+
+def load_task(data: str, seed: int = 0) -> dict[str, TextPairs]:
+    """Return the splits of a task by name: "train", "val", and the test sets.
+
+    `data` is "dates", "multi30k-raw" or "multi30k-tok"; `ValueError` for any other.
+    """
+    require(data in TASKS, f"data must be one of {TASKS}, got {data!r}")
+    if data == "dates":
+        return {
+            "train": date_pairs(NUM_TRAINING_DATES, seed),
+            "val": date_pairs(500, 1, split="test"),
+            "test": date_pairs(NUM_TEST_DATES, 2, split="test"),
+        }
+    return load_multi30k(data.removeprefix("multi30k-"))
+
+
+def train(
+    preset: str | Preset,
+    output: str | os.PathLike,
+    *,
+    device: str | None = None,
+    on_record: Callable[[list[dict]], None] | None = None,
+    progress: bool = True,
+    **settings,
+) -> "Run":
+    """Train a preset and keep everything in the folder `output`; an interrupted run goes on.
+
+    `settings` replace those of the preset's `ModelConfig` and `TrainConfig`, such as `d_model`,
+    `steps` or `seed`. Raises `ValueError` for an unknown preset or setting, or if `output` holds
+    something else.
+    """
+    preset = _find_preset(preset, settings)
+    folder = as_folder(output)
+    _check_folder(folder)
+    splits = load_task(preset.data, preset.training.seed)
+    tokenizer = _train_tokenizer(preset, splits["train"])
+    sizes = {"source_vocab_size": tokenizer.vocab_size, "target_vocab_size": tokenizer.vocab_size}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(preset.training.seed)
+        model = Transformer(replace(preset.model, **sizes))
+    model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    history = fit(
+        model,
+        encode_pairs(tokenizer, splits["train"]),
+        preset.training,
+        valid_pairs=encode_pairs(tokenizer, splits["val"]),
+        folder=folder,
+        on_record=on_record,
+        progress=progress,
+    )
+    run = Run(folder, model, tokenizer, preset.data, preset.beam)
+    if rank_and_size()[0] == 0:
+        notes = {"seed": preset.training.seed, "training": asdict(preset.training)}
+        run.save(history, notes, progress=progress)
+    return run
+
+
+def _find_preset(preset: str | Preset, settings: dict) -> Preset:
+    if isinstance(preset, str):
+        require(preset in PRESETS, f"preset must be one of {sorted(PRESETS)}, got {preset!r}")
+        preset = PRESETS[preset]
+    check_type(preset, Preset, "preset")
+    sizes = {name: settings[name] for name in settings if hasattr(preset.model, name)}
+    others = {name: settings[name] for name in settings if hasattr(preset.training, name)}
+    unknown = sorted(set(settings) - set(sizes) - set(others))
+    require(not unknown, f"neither ModelConfig nor TrainConfig has a setting {unknown}")
+    return replace(
+        preset, model=replace(preset.model, **sizes), training=replace(preset.training, **others)
+    )
+
+
+def _check_folder(folder: Path) -> None:
+    names = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    known = {"checkpoints", "training-state.safetensors", TOKENIZER, HISTORY, METRICS}
+    require(
+        not names or bool(names & known),
+        f"{folder} must be new, empty or an earlier run, got a folder with {sorted(names)[:3]}",
+    )
+
+
+def _train_tokenizer(preset: Preset, pairs: TextPairs) -> Tokenizer:
+    """Learn the vocabulary from the training split alone."""
+    texts = [text for pair in pairs for text in pair]
+    if preset.data == "dates":
+        return train_tokenizer(texts, kind="characters")
+    return train_tokenizer(texts, preset.model.target_vocab_size)
+
+
+def encode_pairs(tokenizer: Tokenizer, pairs: TextPairs) -> list[tuple[list[int], list[int]]]:
+    """Turn pairs of sentences into pairs of token ids, each ending in EOS."""
+    sources = tokenizer.encode_batch([source for source, _ in pairs])
+    targets = tokenizer.encode_batch([target for _, target in pairs])
+    return list(zip(sources, targets, strict=True))
+
+
+class Run:
+    """A trained model with its tokenizer: what `train` makes and `load_run` reads back."""
+
+    def __init__(
+        self, folder: Path, model: Transformer, tokenizer: Tokenizer, data: str, beam: int
+    ):
+        self.folder, self.model, self.tokenizer = folder, model, tokenizer
+        self.data, self.beam = data, beam
+
+    def translate(
+        self,
+        texts: str | Sequence[str],
+        *,
+        beam: int | None = None,
+        max_length: int | None = None,
+        progress: bool = False,
+    ):
+        """Translate one sentence, or a list of sentences in batches; 1 is greedy decoding.
+
+        Raises `ValueError` for a sentence with more tokens than the model's `max_length`.
+        """
+        if isinstance(texts, str):
+            return self.translate([texts], beam=beam, max_length=max_length)[0]
+        from tqdm.auto import tqdm
+
+        sources = self._encode(texts)
+        outputs = [""] * len(sources)
+        limit = max(2000, self.model.config.max_length)
+        batches = batches_by_tokens([len(ids) for ids in sources], limit)
+        for indices in tqdm(batches, "translating", delay=1, leave=False, disable=not progress):
+            batch = [sources[i] for i in indices]
+            for i, tokens in zip(indices, self._decode(batch, beam, max_length), strict=True):
+                outputs[i] = self.tokenizer.decode(tokens)
+        return outputs
+
+    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+        sources = self.tokenizer.encode_batch(texts)
+        limit = self.model.config.max_length
+        for text, ids in zip(texts, sources, strict=False):  # an iterator is used up by now
+            too_long = f"a sentence of {len(ids)} tokens is longer than max_length={limit}"
+            require(len(ids) <= limit, f"{too_long}: {text[:40]!r}…")
+        return sources
+
+    def _decode(self, sources: list[list[int]], beam: int | None, max_length: int | None):
+        beam = self.beam if beam is None else beam
+        source = Batch.from_pairs([(ids, [EOS]) for ids in sources]).source
+        source = source.to(next(self.model.parameters()).device)
+        # A translation is rarely twice as long as its source; an untrained model never stops.
+        if max_length is None:
+            max_length = min(self.model.config.max_length, 2 * source.shape[1] + 12)
+        if beam == 1:
+            return greedy_decode(self.model, source, max_length=max_length).cpu()
+        return beam_search(self.model, source, beam=beam, max_length=max_length).cpu()
+
+    def cross_attention(
+        self, text: str, *, beam: int | None = None
+    ) -> tuple[Float[Tensor, "N H Lq Lk"], list[str], list[str]]:
+        """Translate a sentence; return what each decoder layer and head looked at, and the pieces.
+
+        Row q of the weights belongs to the q-th written piece, column k to the k-th that was read.
+        """
+        (source,) = self._encode([text])
+        (tokens,) = self._decode([source], beam, None)
+        tokens = tokens[tokens != PAD]
+        device = next(self.model.parameters()).device
+        pair = torch.tensor([source], device=device), tokens[None, :-1].to(device)
+        maps = attention_maps(self.model, *pair)
+        weights = torch.cat([w for name, w in maps.items() if name.endswith("cross_attention")])
+        return weights.cpu(), self.tokenizer.tokens(tokens[1:]), self.tokenizer.tokens(source)
+
+    def evaluate(self, *, beam: int | None = None, progress: bool = False) -> dict:
+        """Score the test sets: exact match on unseen dates, BLEU with its signature on Multi30k."""
+        splits = load_task(self.data)
+        scores = {}
+        for name in sorted(set(splits) - {"train", "val"}):
+            sources, references = zip(*splits[name], strict=True)
+            outputs = self.translate(sources, beam=beam, progress=progress)
+            scores[name] = score(self.data, outputs, references)
+        return scores
+
+    def save(self, history: list[dict], notes: dict, *, progress: bool = False) -> None:
+        """Write the model, the tokenizer, the history, and last the metrics."""
+        save(self.model, self.folder)
+        self.tokenizer.save(self.folder / TOKENIZER)
+        write_json(self.folder / HISTORY, history)
+        metrics = {
+            "data": self.data,
+            "beam": self.beam,
+            "scores": self.evaluate(progress=progress),
+            "parameters": sum(p.numel() for p in self.model.parameters()),
+            "seconds": history[-1]["seconds"] if history else 0.0,
+            "steps": history[-1]["step"] if history else 0,
+            "hardware": describe_hardware(next(self.model.parameters()).device),
+            "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        }
+        write_json(self.folder / METRICS, metrics | notes)
+
+
+def score(data: str, hypotheses: Sequence[str], references: Sequence[str]) -> dict:
+    """Return {"exact_match"} for dates; {"bleu", "signature"} for Multi30k.
+
+    `raw` is scored cased with sacreBLEU's 13a tokenisation, `tok` as it is (`tokenize=none`).
+    """
+    if data == "dates":
+        hits = sum(h == r for h, r in zip(hypotheses, references, strict=True))
+        return {"exact_match": hits / len(references)}
+    from sacrebleu.metrics import BLEU
+
+    metric = BLEU(tokenize="none", force=True) if data == "multi30k-tok" else BLEU()
+    bleu = metric.corpus_score(list(hypotheses), [list(references)])
+    return {"bleu": bleu.score, "signature": str(metric.get_signature())}
+
+
+def describe_hardware(device: torch.device) -> dict:
+    """Return the device, the processor's name and the number of threads."""
+    name = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        name = lines[0].split(": ", 1)[1] if lines else name
+    if device.type == "cuda":
+        name = torch.cuda.get_device_name(device)
+    return {"device": device.type, "name": name, "threads": torch.get_num_threads()}
+
+
+def load_run(folder: str | os.PathLike) -> Run:
+    """Return the finished run in `folder`; `ValueError`, in one sentence, if it is not whole."""
+    folder = as_folder(folder)
+    metrics = read_json(folder / METRICS)
+    data, beam = metrics.get("data"), metrics.get("beam")
+    require(
+        data in TASKS and type(beam) is int and beam >= 1,
+        f"{folder / METRICS} does not say what was trained: data={data!r}, beam={beam!r}",
+    )
+    model, tokenizer = load(folder), Tokenizer.load(folder / TOKENIZER)
+    sizes = {model.config.source_vocab_size, model.config.target_vocab_size}
+    require(
+        sizes == {tokenizer.vocab_size},
+        f"{folder}: the tokenizer must have as many pieces as the model, {sorted(sizes)}, "
+        f"got {tokenizer.vocab_size}",
+    )
+    return Run(folder, model, tokenizer, data, beam)

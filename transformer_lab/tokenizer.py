@@ -1,0 +1,180 @@
+"""Text to token ids and back: byte-pair encoding for translation, characters for dates."""
+
+import json
+import operator
+import re
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+
+from jaxtyping import Int
+from torch import Tensor
+
+from transformer_lab.config import BOS, EOS, PAD, UNK, require
+from transformer_lab.files import read_json, write_json
+
+SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")  # at the ids PAD, BOS, EOS, UNK = 0, 1, 2, 3
+SPACE = "▁"  # a space, made visible: the piece "▁dog" begins a word, the piece "s" goes on with it
+UNKNOWN = "�"
+DEFAULT_VOCAB_SIZE = 10_000
+
+Ids = Iterable[int] | Int[Tensor, "L"]
+
+# No piece crosses from one match to the next: a word runs from its first to its last letter
+# ("T-shirt", "don't"), with the space before it; other signs stand beside it.
+WORD = rf"{SPACE}?(?:\w(?:[^{SPACE}]*\w)?|[^\w{SPACE}]+)|{SPACE}"
+
+
+def train_tokenizer(
+    texts: Iterable[str], vocab_size: int | None = None, *, kind: str = "bpe"
+) -> "Tokenizer":
+    """Learn the pieces of a joint source and target vocabulary from `texts` (paper, section 5.1).
+
+    `kind="bpe"` merges the most frequent pair of neighbouring pieces until there are `vocab_size`
+    (10,000 if not given; fewer if the text offers no more pairs). `kind="characters"` gives every
+    character that occurs a piece, in code point order, and takes no `vocab_size`.
+    The same texts give the same tokenizer. Raises `ValueError` on anything else.
+    """
+    texts = _clean(texts)
+    alphabet = sorted({SPACE}.union(*texts))
+    smallest = len(SPECIAL) + len(alphabet)
+    require(len(alphabet) > 1, "texts must hold some words to learn from, got none")
+    require(kind in ("bpe", "characters"), f'kind must be "bpe" or "characters", got {kind!r}')
+    if kind == "characters":
+        require(vocab_size is None, f"characters take no vocab_size, got {vocab_size!r}")
+        return Tokenizer(alphabet)
+    vocab_size = DEFAULT_VOCAB_SIZE if vocab_size is None else vocab_size
+    require(
+        isinstance(vocab_size, int) and vocab_size >= smallest,
+        f"vocab_size must be a whole number, {smallest} or more (the special pieces and the "
+        f"characters of these texts), got {vocab_size!r}",
+    )
+    return _train_bpe(texts, vocab_size, alphabet)
+
+
+def _train_bpe(texts: list[str], vocab_size: int, alphabet: list[str]) -> "Tokenizer":
+    from tokenizers import models, trainers
+
+    engine = _engine(models.BPE())
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size - len(SPECIAL), initial_alphabet=alphabet, show_progress=False
+    )
+    engine.train_from_iterator((SPACE + text for text in texts), trainer)
+    model = json.loads(engine.to_str())["model"]
+    pieces = sorted(model["vocab"], key=model["vocab"].get)
+    return Tokenizer(pieces, [tuple(pair) for pair in model["merges"]])
+
+
+def _engine(model):
+    from tokenizers import Regex, Tokenizer, pre_tokenizers
+
+    engine = Tokenizer(model)
+    engine.pre_tokenizer = pre_tokenizers.Split(Regex(WORD), "isolated")
+    return engine
+
+
+def _clean(texts: Iterable[str]) -> list[str]:
+    """Show spaces as ▁; a ▁ of the text's own, or half of a surrogate pair, becomes unknown."""
+    right = isinstance(texts, Iterable) and not isinstance(texts, str | bytes)
+    require(right, f"texts must be a list of strings, got {type(texts).__name__}")
+    clean = []
+    for text in texts:
+        require(isinstance(text, str), f"a text must be a string, got {type(text).__name__}")
+        clean.append(re.sub(f"[{SPACE}\ud800-\udfff]", UNKNOWN, text).replace(" ", SPACE))
+    return clean
+
+
+class Tokenizer:
+    """Turns text into ids and back; made by `train_tokenizer` or `Tokenizer.load`.
+
+    Ids 0 to 3 are PAD, BOS, EOS, UNK; `pieces` follow. With `merges` it is byte-pair encoding,
+    without them every piece is a character. Text whose characters are all known comes back from
+    `decode(encode(text))` exactly; an unknown character becomes UNK and comes back as "�".
+    """
+
+    def __init__(self, pieces: list[str], merges: list[tuple[str, str]] | None = None):
+        self.pieces = [*SPECIAL, *pieces]
+        self.merges = merges
+        self._ids = {piece: index for index, piece in enumerate(self.pieces)}
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids, the four special ones included."""
+        return len(self.pieces)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of `text`, ending in EOS, without BOS; the empty string gives [EOS].
+
+        Raises `ValueError` if `text` is not a string.
+        """
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
+        """`encode` for many texts at once, on all cores."""
+        texts = _clean(texts)
+        if self.merges is None:
+            return [[*(self._ids.get(letter, UNK) for letter in text), EOS] for text in texts]
+        marked = [SPACE + text if text else "" for text in texts]  # no text, no word to mark
+        return [[*found.ids, EOS] for found in self._bpe.encode_batch(marked)]
+
+    def decode(self, ids: Ids) -> str:
+        """The text of a list or 1-D tensor of ids: up to EOS, without BOS and PAD.
+
+        Raises `ValueError` if an id is outside the vocabulary, as `tokens` does.
+        """
+        ids = self._checked(ids)
+        ids = ids[: ids.index(EOS)] if EOS in ids else ids
+        pieces = [self.pieces[i] for i in ids if i not in (PAD, BOS)]
+        text = "".join(UNKNOWN if piece == SPECIAL[UNK] else piece for piece in pieces)
+        if self.merges is not None:
+            text = text.removeprefix(SPACE)  # the mark before the first word was no space
+        return text.replace(SPACE, " ")
+
+    def tokens(self, ids: Ids) -> list[str]:
+        """One readable piece per id: "▁" is a space, special ids read "<pad>", "<eos>", …"""
+        return [self.pieces[i] for i in self._checked(ids)]
+
+    def save(self, path: str | Path) -> None:
+        """Write the tokenizer as JSON; an existing file is replaced whole or not at all."""
+        merges = self.merges and [" ".join(pair) for pair in self.merges]
+        write_json(Path(path), {"pieces": self.pieces[len(SPECIAL) :], "merges": merges})
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Tokenizer":
+        """Read what `save` wrote; `ValueError` if the file is missing, damaged or foreign."""
+        content = read_json(Path(path))
+        try:
+            pieces, merges = content["pieces"], content["merges"]
+            if merges is not None:
+                merges = [tuple(pair.split(" ")) for pair in merges]
+            _require_pieces(pieces, merges or [])
+        except (KeyError, TypeError, AttributeError, ValueError):
+            raise ValueError(f"{path} is not a tokenizer that transformer_lab saved") from None
+        return cls(pieces, merges)
+
+    @cached_property
+    def _bpe(self):
+        from tokenizers import models
+
+        # The special pieces have ids, but no merge makes them: the text "<eos>" is five
+        # characters, and can never end a sentence.
+        return _engine(models.BPE(vocab=self._ids, merges=self.merges, unk_token=SPECIAL[UNK]))
+
+    def _checked(self, ids: Ids) -> list[int]:
+        ids = ids.tolist() if isinstance(ids, Tensor) else ids
+        try:
+            ids = [operator.index(i) for i in ids]
+        except TypeError:
+            raise ValueError(f"ids must be a flat list of whole numbers, got {ids!r:.60}") from None
+        for i in ids:
+            if not 0 <= i < self.vocab_size:
+                raise ValueError(f"every id must be from 0 to {self.vocab_size - 1}, got {i}")
+        return ids
+
+
+def _require_pieces(pieces: list[str], merges: list[tuple[str, str]]) -> None:
+    "".join(pieces).encode()  # TypeError or UnicodeError unless all are sound strings
+    known = set(pieces)
+    whole = isinstance(pieces, list) and all(pieces) and not known & set(SPECIAL)
+    joined = all({left, right, left + right} <= known for left, right in merges)
+    require(whole and len(known) == len(pieces) and joined, "pieces and merges must agree")

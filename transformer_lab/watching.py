@@ -1,0 +1,183 @@
+"""How a check calls the learner's code: in a clean room, on clones, its errors explained."""
+
+import copy
+import functools
+import inspect
+import linecache
+import random
+import sysconfig
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from transformer_lab import diagnosis
+from transformer_lab.diagnosis import CALLS, CheckFailed, describe
+
+NOT_WRITTEN = "not written yet"  # what a stub raises, as NotImplementedError
+
+
+class NotWritten(Exception):
+    """A stub was called; `task` is its name."""
+
+    def __init__(self, task: str):
+        super().__init__(f"{task}: {NOT_WRITTEN}")
+        self.task = task
+
+
+def run_check(test: Callable[..., None], objects: Mapping[str, Any]) -> None:
+    """Call one check; whatever goes wrong comes out as `CheckFailed` or `NotWritten`."""
+    __tracebackhide__ = True
+    CALLS.clear()
+    with _clean_room():
+        try:
+            test(**{name: _watch(name, target) for name, target in objects.items()})
+        except (CheckFailed, NotWritten):
+            raise
+        except Exception as error:
+            raise _explained(error) from None
+
+
+@contextmanager
+def _clean_room() -> Iterator[None]:
+    """Seed 0, gradients on, float32, no warnings; afterwards everything is as it was."""
+    of_python, of_numpy, of_torch = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    dtype = torch.get_default_dtype()
+    try:
+        random.seed(0)
+        np.random.seed(0)
+        torch.default_generator.manual_seed(0)  # torch.manual_seed would seed GPUs too
+        torch.set_default_dtype(torch.float32)
+        with torch.enable_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)
+        torch.set_rng_state(of_torch)
+        torch.set_default_dtype(dtype)
+
+
+def _explained(error: Exception) -> Exception:
+    """Turn an error into a message that shows the learner's line, not ours."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    if isinstance(error, NotImplementedError) and str(error) == NOT_WRITTEN:
+        return NotWritten(frames[-1][0].f_code.co_qualname.split(".")[0])
+    call = CALLS[-1][0] if CALLS else ""
+    if isinstance(error, AssertionError) and _is_ours(frames[-1][0].f_code.co_filename):
+        return CheckFailed(str(error).split("\nassert ")[0], call)  # pytest adds the comparison
+    text = f"{type(error).__name__}: {str(error)[:300]}"
+    hint = ""
+    if isinstance(error, NameError):
+        hint = "\nEverything it uses must be imported, or defined in the same notebook."
+    for frame, line in reversed(frames):
+        file = frame.f_code.co_filename
+        if not _is_ours(file) and not is_library(file):
+            source = linecache.getline(file, line, frame.f_globals).strip()
+            return CheckFailed(f"Your code stopped at this line:\n    {source}\n{text}{hint}", call)
+    came = describe(CALLS[-1][1]) if CALLS else "nothing"
+    return CheckFailed(f"The check could not use what came back ({came}). {text}", call)
+
+
+def _is_ours(file: str) -> bool:
+    in_checks = Path(file).parent.parts[-2:] == ("tests", "exercises")
+    return in_checks or file in (__file__, diagnosis.__file__)
+
+
+def is_library(file: str) -> bool:
+    """Return whether a file of code belongs to Python, an installed package or this one."""
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    folders = [*map(sysconfig.get_path, names), str(Path(__file__).parent)]
+    return file.startswith(("<frozen", "<@beartype", *folders))
+
+
+# ---- Watching the learner's calls
+
+
+def _watch(name: str, target: Any) -> Any:
+    """Return `target` so wrapped that its calls are noted and its inputs are clones."""
+    if inspect.isclass(target):
+        methods = inspect.getmembers(target, inspect.isfunction)
+        own = {
+            method: _watch(f"{name}.{method}", function)
+            for method, function in methods
+            if method[0] != "_" and getattr(nn.Module, method, None) is not function
+        }
+        return type(target)(target.__name__, (target,), own)
+    if not callable(target):
+        raise CheckFailed(f"{name} is {describe(target)}; it should be a function or a class.")
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        bound = _bind(name, target, args, kwargs)
+        given = bound.arguments
+        bound.arguments = {label: _clone(value) for label, value in given.items()}
+        call = _call_text(name, given)
+        CALLS.append((call, None))
+        result = target(*bound.args, **bound.kwargs)
+        CALLS[-1] = (call, result)
+        for label, value in given.items():
+            if not _identical(bound.arguments[label], value):
+                raise CheckFailed(
+                    f"The call changed its argument {label}. Work on a copy: `x = x - 1` makes a "
+                    "new tensor, `x -= 1` changes the one that belongs to the caller.",
+                    call,
+                )
+        return result
+
+    return functools.wraps(target)(watched)
+
+
+def _bind(name: str, target: Any, args: tuple, kwargs: dict) -> inspect.BoundArguments:
+    """Put the arguments under the names of the learner's own signature."""
+    try:
+        signature = inspect.signature(target)
+    except ValueError:  # a built-in has none
+        signature = inspect.signature(lambda *_, **__: None)
+    try:
+        return signature.bind(*args, **kwargs)
+    except TypeError as error:
+        shown = str(signature).replace("(self, ", "(")
+        raise CheckFailed(
+            f"{name}{shown} cannot be called like this: {error}. Keep the signature as given.",
+            _call_text(name, dict(enumerate(args["." in name :])) | kwargs),
+        ) from None
+
+
+def _call_text(name: str, given: Mapping[Any, Any]) -> str:
+    parts = [
+        f"{label} {describe(value)}" if isinstance(label, str) and label != "_" else describe(value)
+        for label, value in given.items()
+        if label != "self"
+    ]
+    return f"{name}({', '.join(parts)})"
+
+
+def _clone(value: Any) -> Any:
+    if isinstance(value, Tensor) and not isinstance(value, nn.Parameter):
+        return value.clone()
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if type(value) in (list, tuple):
+        return type(value)(map(_clone, value))
+    if isinstance(value, dict):
+        twin = copy.copy(value)
+        twin.update((key, _clone(each)) for key, each in value.items())
+        return twin
+    return value
+
+
+def _identical(one: Any, other: Any) -> bool:
+    if isinstance(one, (Tensor, np.ndarray)):
+        same = one.shape == other.shape and one.dtype == other.dtype
+        return bool(same and ((one == other) | ((one != one) & (other != other))).all())
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(_identical, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_identical(one[k], other[k]) for k in one)
+    return one is other or bool(one == other)
