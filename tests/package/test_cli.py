@@ -160,7 +160,7 @@ def test_ctrl_c_says_how_to_go_on_and_the_same_command_goes_on(with_few_dates, t
     assert process.returncode == 130
     assert "The same command goes on from the last checkpoint" in errors.splitlines()[-1]
     assert "Traceback" not in errors
-    step = read_tensors(folder / STATE)[1]["step"]
+    step = read_tensors(folder / STATE)[1]["history"][-1]["step"]
     assert cli.main([*command, f"--steps={step + 5}"]) == 0
     steps = [record["step"] for record in json.loads((folder / "history.json").read_text())]
     assert step in steps and steps[-1] == step + 5
