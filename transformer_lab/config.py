@@ -170,14 +170,14 @@ PRESETS = {
             max_length=64,
         ),
         training=TrainConfig(
-            steps=1600,
+            steps=2200,
             max_tokens=1000,
             warmup=150,
-            rate_factor=0.25,
+            rate_factor=0.35,
             label_smoothing=0.0,
             clip_norm=1.0,
             checkpoint_every=50,
-            average=8,
+            average=12,
         ),
     ),
     "multi30k": Preset(
