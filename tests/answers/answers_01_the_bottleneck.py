@@ -1,0 +1,713 @@
+"""Answers to exercise 01, wrong and right."""
+
+import math
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from catalogue import right, wrong
+from torch import nn
+
+# ---- predicted_contexts
+
+
+@right("predicted_contexts")
+def as_a_list():
+    return [30, 60, 30, 60, 18]
+
+
+@right("predicted_contexts")
+def as_a_tuple_of_floats():
+    return 30.0, 60.0, 30.0, 60.0, 18.0
+
+
+@right("predicted_contexts")
+def as_a_tensor():
+    return torch.tensor([30.0, 60, 30, 60, 18])
+
+
+@right("predicted_contexts")
+def computed_after_all():
+    keys, values = torch.tensor([-1.0, 0, 1, 0, 0]), torch.tensor([10.0, 20, 60, 0, 0])
+
+    def context(v, q, count=3, squash=torch.tanh):
+        return ((v * squash(q + keys[:count])).softmax(0) @ values[:count]).item()
+
+    return [
+        context(0, 5),
+        context(1000, 0),
+        context(1000, 1000),
+        context(1000, -1000, squash=lambda x: x),
+        context(0, 0, 5),
+    ]
+
+
+@wrong("predicted_contexts", "a is not 0. A score of 0 is not a weight of 0")
+def no_score_no_answer():
+    """v = 0, so the whole is thought to be 0."""
+    return [0, 60, 30, 60, 18]
+
+
+@wrong("predicted_contexts", "a is not 90", "average")
+def a_sum_for_an_average():
+    """All weights are thought to be 1."""
+    return [90, 60, 30, 60, 18]
+
+
+@wrong("predicted_contexts", "b is not 20", "grows with q + k")
+def nearest_key_wins():
+    """The additive score is read as a distance: q = 0 is nearest to k = 0."""
+    return [30, 20, 30, 60, 18]
+
+
+@wrong("predicted_contexts", "b is not 10", "tanh(−1) is negative")
+def first_state_wins():
+    """A sign lost."""
+    return [30, 10, 30, 60, 18]
+
+
+@wrong("predicted_contexts", "c is not 60", "Write down the three tanh")
+def saturation_overlooked():
+    """1001 is still the largest number."""
+    return [30, 60, 60, 60, 18]
+
+
+@wrong("predicted_contexts", "d is not 30", "There is no tanh in d")
+def saturation_where_there_is_none():
+    """d is read like c, with the other sign."""
+    return [30, 60, 30, 30, 18]
+
+
+@wrong("predicted_contexts", "d is not 10", "All three scores are negative")
+def a_negative_query_turns_the_order_round():
+    """The query is thought to choose; without the tanh it cannot."""
+    return [30, 60, 30, 10, 18]
+
+
+@wrong("predicted_contexts", "e is not 30", "takes its share")
+def padding_is_harmless():
+    """A value of 0 adds nothing to the sum, so the padding is thought to do nothing."""
+    return [30, 60, 30, 60, 30]
+
+
+@wrong("predicted_contexts", "e is not 22.5", "two states of padding")
+def one_pad_only():
+    """Miscounted."""
+    return [30, 60, 30, 60, 22.5]
+
+
+@wrong("predicted_contexts", "c is not 31. Write down the scores")
+def adds_wrongly():
+    """Any other number."""
+    return [30, 60, 31, 60, 18]
+
+
+@wrong("predicted_contexts", "expected 5 answers")
+def letters_forgotten():
+    """Two questions have the same answer, so it is given once."""
+    return [30, 60, 18]
+
+
+# ---- additive_scores
+
+
+def both_projections(query, keys, W_q, W_k):
+    return (query @ W_q).unsqueeze(1), keys @ W_k
+
+
+@right("additive_scores")
+def with_none_index(query, keys, W_q, W_k, v):
+    return torch.tanh((query @ W_q)[:, None, :] + keys @ W_k).matmul(v)
+
+
+@right("additive_scores")
+def with_einsum(query, keys, W_q, W_k, v):
+    asked = torch.einsum("bq,qa->ba", query, W_q)
+    offered = torch.einsum("bkd,da->bka", keys, W_k)
+    return torch.einsum("bka,a->bk", torch.tanh(asked[:, None] + offered), v)
+
+
+@right("additive_scores")
+def with_repeated_query_and_concatenation(query, keys, W_q, W_k, v):
+    repeated = query.unsqueeze(1).repeat(1, keys.shape[1], 1)
+    joined = torch.cat([repeated, keys], dim=-1) @ torch.cat([W_q, W_k], dim=0)
+    return (torch.tanh(joined) * v).sum(dim=-1)
+
+
+@right("additive_scores")
+def with_two_loops(query, keys, W_q, W_k, v):
+    scores = torch.empty(keys.shape[:2], dtype=query.dtype)
+    for b in range(len(keys)):
+        for j in range(keys.shape[1]):
+            scores[b, j] = torch.dot(v, torch.tanh(query[b] @ W_q + keys[b, j] @ W_k))
+    return scores
+
+
+@right("additive_scores")
+def with_modules(query, keys, W_q, W_k, v):
+    to_a, from_k = (nn.Linear(*W.shape, bias=False).to(W.dtype) for W in (W_q, W_k))
+    with torch.no_grad():
+        to_a.weight.copy_(W_q.T)
+        from_k.weight.copy_(W_k.T)
+        return F.linear(torch.tanh(to_a(query).unsqueeze(1) + from_k(keys)), v[None]).squeeze(-1)
+
+
+@right("additive_scores")
+def in_numpy(query, keys, W_q, W_k, v):
+    query, keys, W_q, W_k, v = (x.numpy().astype(np.float64) for x in (query, keys, W_q, W_k, v))
+    return torch.from_numpy(np.tanh((query @ W_q)[:, np.newaxis] + keys @ W_k) @ v)
+
+
+@right("additive_scores")
+def with_plain_numbers(query, keys, W_q, W_k, v):
+    columns = range(len(v))
+    asked, offered, read = (query @ W_q).tolist(), (keys @ W_k).tolist(), v.tolist()
+    return torch.tensor(
+        [
+            [sum(read[a] * math.tanh(asked[b][a] + key[a]) for a in columns) for key in sentence]
+            for b, sentence in enumerate(offered)
+        ]
+    )
+
+
+@right("additive_scores")
+def with_batched_product_and_double_precision(query, keys, W_q, W_k, v):
+    query, keys, W_q, W_k, v = (x.double() for x in (query, keys, W_q, W_k, v))
+    asked, offered = both_projections(query, keys, W_q, W_k)
+    inner = torch.tanh(asked + offered)
+    return torch.bmm(inner, v[None, :, None].expand(len(keys), -1, -1)).squeeze(2)
+
+
+@right("additive_scores")
+def with_vmap(query, keys, W_q, W_k, v):
+    return torch.vmap(lambda q, k: torch.tanh(q @ W_q + k @ W_k) @ v)(query, keys)
+
+
+@right("additive_scores")
+def with_the_tanh_from_exponentials_of_a_negative_number(query, keys, W_q, W_k, v):
+    x = (query @ W_q).unsqueeze(1) + keys @ W_k
+    small = torch.exp(-2 * x.abs())
+    return (x.sign() * (1 - small) / (1 + small)) @ v
+
+
+@wrong("additive_scores", "the query lacks an axis", "unsqueeze(1)")
+def query_axis_forgotten(query, keys, W_q, W_k, v):
+    """Adds (B, d_a) to (B, Lk, d_a): fits whenever there are as many keys as sentences."""
+    return torch.tanh(query @ W_q + keys @ W_k) @ v
+
+
+@wrong("additive_scores", "the tanh is missing", "no say")
+def tanh_missing(query, keys, W_q, W_k, v):
+    """The 'concat' score of a well-known tutorial of 2017, copied by dozens of projects."""
+    asked, offered = both_projections(query, keys, W_q, W_k)
+    return (asked + offered) @ v
+
+
+@wrong("additive_scores", "the tanh stands outside the product with v")
+def tanh_at_the_end(query, keys, W_q, W_k, v):
+    """One bracket in the wrong place."""
+    asked, offered = both_projections(query, keys, W_q, W_k)
+    return torch.tanh((asked + offered) @ v)
+
+
+@wrong("additive_scores", "a tanh of their own", "no say")
+def tanh_of_each(query, keys, W_q, W_k, v):
+    """Two layers with an activation each, then added."""
+    asked, offered = both_projections(query, keys, W_q, W_k)
+    return (torch.tanh(asked) + torch.tanh(offered)) @ v
+
+
+@wrong("additive_scores", "only the query goes through the tanh")
+def tanh_of_the_query(query, keys, W_q, W_k, v):
+    """A bracket closed too early."""
+    asked, offered = both_projections(query, keys, W_q, W_k)
+    return (torch.tanh(asked) + offered) @ v
+
+
+@wrong("additive_scores", "the softmax has been taken already")
+def weights_for_scores(query, keys, W_q, W_k, v):
+    """Goes one step too far."""
+    asked, offered = both_projections(query, keys, W_q, W_k)
+    return torch.softmax(torch.tanh(asked + offered) @ v, dim=1)
+
+
+@wrong("additive_scores", "multiplied, not added, before the tanh")
+def multiplied(query, keys, W_q, W_k, v):
+    """A mixture of both families of scores."""
+    asked, offered = both_projections(query, keys, W_q, W_k)
+    return torch.tanh(asked * offered) @ v
+
+
+@wrong("additive_scores", "dot product of the projections")
+def dot_product(query, keys, W_q, W_k, v):
+    """The score of lesson 02."""
+    asked, offered = both_projections(query, keys, W_q, W_k)
+    return (asked * offered).sum(-1)
+
+
+@wrong("additive_scores", "divided by √d_a")
+def scaled(query, keys, W_q, W_k, v):
+    """The scale of lesson 02, from habit."""
+    asked, offered = both_projections(query, keys, W_q, W_k)
+    return torch.tanh(asked + offered) @ v / math.sqrt(len(v))
+
+
+@wrong("additive_scores", "v is left out: the features are only added up")
+def v_left_out(query, keys, W_q, W_k, v):
+    """sum(-1) to get rid of the last axis."""
+    asked, offered = both_projections(query, keys, W_q, W_k)
+    return torch.tanh(asked + offered).sum(-1)
+
+
+@wrong("additive_scores", "the product with v is missing")
+def stops_before_v(query, keys, W_q, W_k, v):
+    """One step short."""
+    asked, offered = both_projections(query, keys, W_q, W_k)
+    return torch.tanh(asked + offered)
+
+
+@wrong("additive_scores", "is not added up over the features")
+def v_multiplied_only(query, keys, W_q, W_k, v):
+    """* for @."""
+    asked, offered = both_projections(query, keys, W_q, W_k)
+    return torch.tanh(asked + offered) * v
+
+
+@wrong("additive_scores", "averaged after v")
+def mean_for_sum(query, keys, W_q, W_k, v):
+    """mean(-1) for sum(-1)."""
+    asked, offered = both_projections(query, keys, W_q, W_k)
+    return (torch.tanh(asked + offered) * v).mean(-1)
+
+
+@wrong("additive_scores", "axis of length 1", "squeeze(-1)")
+def column_left(query, keys, W_q, W_k, v):
+    """v as an nn.Linear(d_a, 1) leaves a last axis."""
+    asked, offered = both_projections(query, keys, W_q, W_k)
+    return torch.tanh(asked + offered) @ v[:, None]
+
+
+@wrong("additive_scores", "one query asked")
+def row_left(query, keys, W_q, W_k, v):
+    """The query's axis is never removed."""
+    asked, offered = both_projections(query, keys, W_q, W_k)
+    return (torch.tanh(asked + offered) @ v)[:, None]
+
+
+@wrong("additive_scores", "W_q and W_k are transposed", "nn.Linear")
+def weights_as_in_linear(query, keys, W_q, W_k, v):
+    """F.linear(x, W) is x @ W.T."""
+    return torch.tanh(F.linear(query, W_q).unsqueeze(1) + F.linear(keys, W_k)) @ v
+
+
+@wrong("additive_scores", "W_q and W_k are swapped")
+def joined_in_the_wrong_order(query, keys, W_q, W_k, v):
+    """cat([key, query]) with cat([W_q, W_k])."""
+    repeated = query.unsqueeze(1).expand(-1, keys.shape[1], -1)
+    return torch.tanh(torch.cat([keys, repeated], -1) @ torch.cat([W_q, W_k])) @ v
+
+
+@wrong("additive_scores", "every query meets the keys of every sentence")
+def all_pairs(query, keys, W_q, W_k, v):
+    """Broadcast over both batch axes."""
+    return torch.tanh((query @ W_q)[:, None, None] + keys @ W_k) @ v
+
+
+@wrong("additive_scores", "query of sentence 0")
+def first_query_for_all(query, keys, W_q, W_k, v):
+    """Written for one sentence, query[0], and never generalised."""
+    return torch.tanh(query[0] @ W_q + keys @ W_k) @ v
+
+
+@wrong("additive_scores", "added up over the keys")
+def summed_over_keys(query, keys, W_q, W_k, v):
+    """One number per sentence."""
+    asked, offered = both_projections(query, keys, W_q, W_k)
+    return (torch.tanh(asked + offered) @ v).sum(1)
+
+
+@wrong("additive_scores", "the keys are averaged before they are scored")
+def keys_averaged_to_fit(query, keys, W_q, W_k, v):
+    """The error about the axes is 'mended' by a mean."""
+    return torch.tanh(query @ W_q + keys.mean(1) @ W_k) @ v
+
+
+@wrong("additive_scores", "ReLU")
+def relu(query, keys, W_q, W_k, v):
+    """The activation of our days."""
+    asked, offered = both_projections(query, keys, W_q, W_k)
+    return torch.relu(asked + offered) @ v
+
+
+@wrong("additive_scores", "NaN")
+def tanh_by_hand_overflows(query, keys, W_q, W_k, v):
+    """(e^x − e^−x)/(e^x + e^−x) is inf/inf for large x."""
+    asked, offered = both_projections(query, keys, W_q, W_k)
+    x = asked + offered
+    return ((x.exp() - (-x).exp()) / (x.exp() + (-x).exp())) @ v
+
+
+@wrong("additive_scores", "changed its argument")
+def adds_in_place(query, keys, W_q, W_k, v):
+    """+= on the keys, to save memory."""
+    W_k *= 1.0 + 1e-3
+    asked, offered = both_projections(query, keys, W_q, W_k)
+    return torch.tanh(asked + offered) @ v
+
+
+@wrong("additive_scores", "takes the batch of queries for one matrix", "query @ W_q")
+def columns_for_rows(query, keys, W_q, W_k, v):
+    """W q, as the column convention writes it."""
+    return torch.tanh((W_q @ query)[:, None] + keys @ W_k) @ v
+
+
+@wrong("additive_scores", "is a NumPy array, expected a tensor")
+def left_in_numpy(query, keys, W_q, W_k, v):
+    """The NumPy answer without the way back."""
+    return in_numpy(query, keys, W_q, W_k, v).numpy()
+
+
+@wrong("additive_scores", "squeeze() removes every axis of length 1")
+def squeezed_scores(query, keys, W_q, W_k, v):
+    """squeeze() without an axis: gone wrong as soon as the batch holds one sentence."""
+    asked, offered = both_projections(query, keys, W_q, W_k)
+    return (torch.tanh(asked + offered) @ v[:, None]).squeeze()
+
+
+# ---- context_vector
+
+
+@right("context_vector")
+def with_batched_product(weights, values):
+    return torch.bmm(weights.unsqueeze(1), values).squeeze(1)
+
+
+@right("context_vector")
+def with_einsum_over_keys(weights, values):
+    return torch.einsum("bk,bkv->bv", weights, values)
+
+
+@right("context_vector")
+def with_a_loop_over_keys(weights, values):
+    context = torch.zeros_like(values[:, 0])
+    for j in range(values.shape[1]):
+        context += weights[:, j : j + 1] * values[:, j]
+    return context
+
+
+@right("context_vector")
+def sentence_by_sentence(weights, values):
+    return torch.stack([w @ v for w, v in zip(weights, values, strict=True)])
+
+
+@right("context_vector")
+def with_values_transposed(weights, values):
+    return (values.transpose(1, 2) @ weights[..., None])[..., 0]
+
+
+@right("context_vector")
+def normalised_once_more(weights, values):
+    weights = weights / weights.sum(1, keepdim=True)
+    return torch.sum(weights[:, :, None] * values, 1)
+
+
+@right("context_vector")
+def in_numpy_and_back(weights, values):
+    return torch.from_numpy((weights.numpy()[:, :, None] * values.numpy()).sum(axis=1))
+
+
+@right("context_vector")
+def with_tensordot_and_diagonal(weights, values):
+    table = torch.tensordot(weights.double(), values.double(), dims=([1], [1]))  # (B, B, d_v)
+    return table.diagonal().T
+
+
+@wrong("context_vector", "the weights lack an axis", "unsqueeze(2)")
+def weight_axis_forgotten(weights, values):
+    """weights * values fits when there are as many features as keys."""
+    return (weights * values).sum(1)
+
+
+@wrong("context_vector", "new axis in front of the keys", "unsqueeze(2)")
+def weight_axis_in_front(weights, values):
+    """unsqueeze(1) for unsqueeze(2)."""
+    return (weights.unsqueeze(1) * values).sum(1)
+
+
+@wrong("context_vector", "every sentence's weights meet every sentence's values")
+def matrix_product_of_batches(weights, values):
+    """(B, Lk) @ (B, Lk, d_v) is taken for a product per sentence."""
+    return weights @ values
+
+
+@wrong("context_vector", "not added up over the keys")
+def not_summed(weights, values):
+    """The weighted values, still side by side."""
+    return weights.unsqueeze(2) * values
+
+
+@wrong("context_vector", "the sum runs over the features")
+def summed_over_features(weights, values):
+    """sum(-1), the usual axis."""
+    return (weights.unsqueeze(2) * values).sum(-1)
+
+
+@wrong("context_vector", "the sum runs over the sentences")
+def summed_over_the_batch(weights, values):
+    """sum(0), as for one sentence."""
+    return (weights.unsqueeze(2) * values).sum(0)
+
+
+@wrong("context_vector", "the mean over the keys is taken")
+def mean_for_a_sum(weights, values):
+    """'Average', typed as mean."""
+    return (weights.unsqueeze(2) * values).mean(1)
+
+
+@wrong("context_vector", "the weights are not used: it is the mean")
+def plain_mean(weights, values):
+    """Pooling."""
+    return values.mean(dim=1)
+
+
+@wrong("context_vector", "a softmax is taken of the weights")
+def softmax_again(weights, values):
+    """The softmax is thought to belong here."""
+    return torch.bmm(torch.softmax(weights, 1).unsqueeze(1), values).squeeze(1)
+
+
+@wrong("context_vector", "the best key takes all")
+def hard_choice(weights, values):
+    """argmax, a hard alignment."""
+    return values[torch.arange(len(values)), weights.argmax(1)]
+
+
+@wrong("context_vector", "an axis of length 1 is left", "squeeze(1)")
+def axis_left(weights, values):
+    """bmm without the squeeze."""
+    return torch.bmm(weights.unsqueeze(1), values)
+
+
+@wrong("context_vector", "an axis of length 1 is left behind the features")
+def column_left_over(weights, values):
+    """values transposed, and no squeeze."""
+    return values.transpose(1, 2) @ weights.unsqueeze(2)
+
+
+@wrong("context_vector", "only the last key's share is kept")
+def overwritten_in_the_loop(weights, values):
+    """= for +=."""
+    for j in range(values.shape[1]):
+        context = weights[:, j, None] * values[:, j]
+    return context
+
+
+@wrong("context_vector", "the last key is left out")
+def range_one_too_short(weights, values):
+    """range(Lk - 1)."""
+    return (weights[:, :-1, None] * values[:, :-1]).sum(1)
+
+
+@wrong("context_vector", "sentences are mixed")
+def summed_over_everything(weights, values):
+    """einsum with the b left out on the right."""
+    return torch.einsum("bk,bkv->v", weights, values)
+
+
+@wrong("context_vector", "The result is None")
+def no_return(weights, values):
+    """Typed in a notebook, where the last line shows its value."""
+    torch.bmm(weights.unsqueeze(1), values).squeeze(1)
+
+
+@wrong("context_vector", "changed its argument values")
+def multiplied_in_place(weights, values):
+    """*= on the values."""
+    values *= weights.unsqueeze(2)
+    return values.sum(1)
+
+
+@wrong("context_vector", "squeeze() removes every axis of length 1")
+def squeezed_too_much(weights, values):
+    """squeeze() without an axis also removes a batch of one."""
+    return torch.bmm(weights.unsqueeze(1), values).squeeze()
+
+
+# ---- repaired_context
+
+
+def soft_read(scores, keys):
+    weights = scores.softmax(1)
+    return (weights.unsqueeze(1) @ keys).squeeze(1), weights
+
+
+def additive(query, keys, W_q, W_k, v):
+    return torch.tanh((query @ W_q).unsqueeze(1) + keys @ W_k) @ v
+
+
+def is_real(keys, lengths):
+    return torch.arange(keys.shape[1]) < lengths.unsqueeze(1)
+
+
+def linear_scores(query, keys, W_q, W_k, v):
+    return ((query @ W_q).unsqueeze(1) + keys @ W_k) @ v
+
+
+@right("repaired_context")
+def with_where(query, keys, lengths, W_q, W_k, v):
+    scores = additive(query, keys, W_q, W_k, v)
+    return soft_read(torch.where(is_real(keys, lengths), scores, -torch.inf), keys)
+
+
+@right("repaired_context")
+def with_a_large_negative_number(query, keys, lengths, W_q, W_k, v):
+    scores = additive(query, keys, W_q, W_k, v)
+    return soft_read(scores.masked_fill(is_real(keys, lengths) == 0, -1e9), keys)
+
+
+@right("repaired_context")
+def each_sentence_alone(query, keys, lengths, W_q, W_k, v):
+    contexts, table = [], torch.zeros(keys.shape[:2], dtype=keys.dtype)
+    for b, length in enumerate(lengths.tolist()):
+        weights = F.softmax(torch.tanh(query[b] @ W_q + keys[b, :length] @ W_k) @ v, dim=0)
+        table[b, :length] = weights
+        contexts.append(weights @ keys[b, :length])
+    return torch.stack(contexts), table
+
+
+@right("repaired_context")
+def renormalised_after_the_softmax(query, keys, lengths, W_q, W_k, v):
+    scores = additive(query, keys, W_q, W_k, v)
+    exp = (scores - scores.amax(1, keepdim=True)).double().exp() * is_real(keys, lengths)
+    exp = torch.where(exp.sum(1, keepdim=True) > 0, exp, is_real(keys, lengths) * 1.0)
+    scores = scores.masked_fill(~is_real(keys, lengths), -math.inf)
+    weights = (scores - scores.logsumexp(1, keepdim=True)).exp()
+    return torch.einsum("bk,bkd->bd", weights, keys), weights
+
+
+@right("repaired_context")
+def a_list_of_two_in_numpy(query, keys, lengths, W_q, W_k, v):
+    query, keys, W_q, W_k, v = (x.double().numpy() for x in (query, keys, W_q, W_k, v))
+    scores = np.tanh((query @ W_q)[:, None] + keys @ W_k) @ v
+    scores = np.where(np.arange(keys.shape[1]) < lengths.numpy()[:, None], scores, -np.inf)
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    weights /= weights.sum(axis=1, keepdims=True)
+    context = np.einsum("bk,bkd->bd", weights, keys)
+    return [torch.from_numpy(context), torch.from_numpy(weights)]
+
+
+@wrong("repaired_context", "both bugs are still there")
+def as_published(query, keys, lengths, W_q, W_k, v):
+    """Copied and not changed."""
+    return soft_read(linear_scores(query, keys, W_q, W_k, v), keys)
+
+
+@wrong("repaired_context", "one bug is left: states that are only padding")
+def only_the_tanh(query, keys, lengths, W_q, W_k, v):
+    """One bug found, and the hunt is over."""
+    return soft_read(additive(query, keys, W_q, W_k, v), keys)
+
+
+@wrong("repaired_context", "one bug is left: without a tanh", "no say")
+def only_the_mask(query, keys, lengths, W_q, W_k, v):
+    """The other one found."""
+    scores = linear_scores(query, keys, W_q, W_k, v)
+    return soft_read(scores.masked_fill(~is_real(keys, lengths), -math.inf), keys)
+
+
+@wrong("repaired_context", "the tanh is taken of the score, after v")
+def tanh_of_the_score(query, keys, lengths, W_q, W_k, v):
+    """The tanh is put where the line is shortest."""
+    scores = torch.tanh(linear_scores(query, keys, W_q, W_k, v))
+    return soft_read(scores.masked_fill(~is_real(keys, lengths), -math.inf), keys)
+
+
+@wrong("repaired_context", "a tanh of their own")
+def tanh_on_both_sides(query, keys, lengths, W_q, W_k, v):
+    """An activation for each layer."""
+    scores = (torch.tanh(query @ W_q)[:, None] + torch.tanh(keys @ W_k)) @ v
+    return soft_read(scores.masked_fill(~is_real(keys, lengths), -math.inf), keys)
+
+
+@wrong("repaired_context", "exp(0) is 1, not 0")
+def filled_with_zero(query, keys, lengths, W_q, W_k, v):
+    """Scores times the mask."""
+    return soft_read(additive(query, keys, W_q, W_k, v) * is_real(keys, lengths), keys)
+
+
+@wrong("repaired_context", "exp(0) is 1, not 0")
+def filled_with_a_tiny_number(query, keys, lengths, W_q, W_k, v):
+    """1e-9 for -1e9: seen in published code more than once."""
+    scores = additive(query, keys, W_q, W_k, v)
+    return soft_read(scores.masked_fill(~is_real(keys, lengths), 1e-9), keys)
+
+
+@wrong("repaired_context", "the rest no longer adds up to 1")
+def zeroed_after_the_softmax(query, keys, lengths, W_q, W_k, v):
+    """The mask is multiplied into the weights."""
+    weights = additive(query, keys, W_q, W_k, v).softmax(1) * is_real(keys, lengths)
+    return (weights.unsqueeze(1) @ keys).squeeze(1), weights
+
+
+@wrong("repaired_context", "the mask is turned round")
+def mask_turned_round(query, keys, lengths, W_q, W_k, v):
+    """masked_fill fills where the mask is True."""
+    scores = additive(query, keys, W_q, W_k, v)
+    filled = scores.masked_fill(is_real(keys, lengths), -1e9)
+    return soft_read(filled, keys)
+
+
+@wrong("repaired_context", "one too short")
+def last_state_lost(query, keys, lengths, W_q, W_k, v):
+    """Counting from 1."""
+    scores = additive(query, keys, W_q, W_k, v)
+    return soft_read(scores.masked_fill(~is_real(keys, lengths - 1), -1e9), keys)
+
+
+@wrong("repaired_context", "one too long")
+def first_pad_read(query, keys, lengths, W_q, W_k, v):
+    """<= for <."""
+    scores = additive(query, keys, W_q, W_k, v)
+    return soft_read(scores.masked_fill(~is_real(keys, lengths + 1), -1e9), keys)
+
+
+@wrong("repaired_context", "the keys of the padding are set to 0")
+def zero_keys(query, keys, lengths, W_q, W_k, v):
+    """Padding is thought to be harmless once it is 0."""
+    scores = additive(query, keys * is_real(keys, lengths)[..., None], W_q, W_k, v)
+    return soft_read(scores, keys)
+
+
+@wrong("repaired_context", "softmax runs over the sentences")
+def over_the_batch(query, keys, lengths, W_q, W_k, v):
+    """dim=0."""
+    scores = additive(query, keys, W_q, W_k, v)
+    weights = scores.masked_fill(~is_real(keys, lengths), -1e9).softmax(0)
+    return (weights.unsqueeze(1) @ keys).squeeze(1), weights
+
+
+@wrong("repaired_context", "mask of the longest")
+def one_mask_for_all(query, keys, lengths, W_q, W_k, v):
+    """lengths.max() for lengths."""
+    scores = additive(query, keys, W_q, W_k, v)
+    real = torch.arange(keys.shape[1]) < lengths.max()
+    return soft_read(scores.masked_fill(~real, -1e9), keys)
+
+
+@wrong("repaired_context", "2 results: (context, weights)")
+def only_the_context(query, keys, lengths, W_q, W_k, v):
+    """The weights are forgotten."""
+    return with_where(query, keys, lengths, W_q, W_k, v)[0]
+
+
+@wrong("repaired_context", "wrong order: return (context, weights)")
+def the_wrong_way_round(query, keys, lengths, W_q, W_k, v):
+    """Weights first."""
+    return with_where(query, keys, lengths, W_q, W_k, v)[::-1]
+
+
+@wrong("repaired_context", "the scores are returned in the place of the weights")
+def scores_for_weights(query, keys, lengths, W_q, W_k, v):
+    """The names are mixed up."""
+    context, _ = with_where(query, keys, lengths, W_q, W_k, v)
+    return context, additive(query, keys, W_q, W_k, v)
