@@ -1,0 +1,1230 @@
+"""Answers to exercise 04, wrong and right."""
+
+import math
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from catalogue import right, solutions, wrong
+from torch import nn
+
+LESSON = "04_masking"
+Given = solutions(LESSON)["RepairedSelfAttention"]  # for its __init__
+
+# ---- predicted_weights
+
+
+@right("predicted_weights")
+def as_fractions():
+    return [2 / 3, 3 / 8, 1 / 4, 1 / 3, 12, 1 / 5]
+
+
+@right("predicted_weights")
+def rounded_in_a_tuple():
+    return 0.667, 0.375, 0.25, 0.33, 12.0, 0.2
+
+
+@right("predicted_weights")
+def as_a_tensor():
+    return torch.tensor([0.6667, 0.375, 0.25, 0.3333, 12, 0.2])
+
+
+@right("predicted_weights")
+def as_numpy_numbers():
+    return [np.float64(2 / 3), np.float32(0.375), torch.tensor(0.25), 1 / 3, np.int64(12), 0.2]
+
+
+@wrong("predicted_weights", "a is not 0.25", "before the mask")
+def the_old_weight():
+    """The other weights are thought to stay as they were."""
+    return [2 / 8, 3 / 8, 1 / 4, 1 / 3, 12, 1 / 5]
+
+
+@wrong("predicted_weights", "a is not 0.5", "exponential of 0")
+def infinity_as_zero():
+    """−∞ taken for a score of 0."""
+    return [1 / 2, 3 / 8, 1 / 4, 1 / 3, 12, 1 / 5]
+
+
+@wrong("predicted_weights", "b is not 1", "It has lost 5/8")
+def rows_always_add_up():
+    """A softmax always adds up to 1, but nothing is a softmax any more."""
+    return [2 / 3, 1, 1 / 4, 1 / 3, 12, 1 / 5]
+
+
+@wrong("predicted_weights", "c is not 0", "what is e to the power of 0")
+def zero_score_is_zero_weight():
+    """The mistake that the task is about."""
+    return [2 / 3, 3 / 8, 0, 1 / 3, 12, 1 / 5]
+
+
+@wrong("predicted_weights", "c is not 0.625", "without any mask")
+def nothing_happens():
+    """5/8 as before."""
+    return [2 / 3, 3 / 8, 5 / 8, 1 / 3, 12, 1 / 5]
+
+
+@wrong("predicted_weights", "d is not 0.25", "may not see the fourth")
+def no_mask_in_d():
+    """All four keys counted."""
+    return [2 / 3, 3 / 8, 1 / 4, 1 / 4, 12, 1 / 5]
+
+
+@wrong("predicted_weights", "d is not 0.5", "see itself, too")
+def the_diagonal_forgotten():
+    """Only the two tokens before it."""
+    return [2 / 3, 3 / 8, 1 / 4, 1 / 2, 12, 1 / 5]
+
+
+@wrong("predicted_weights", "e is not 15", "causal mask alone")
+def pads_forgotten():
+    """1 + 2 + 3 + 4 + 5."""
+    return [2 / 3, 3 / 8, 1 / 4, 1 / 3, 15, 1 / 5]
+
+
+@wrong("predicted_weights", "e is not 6", "queries of the pads")
+def queries_masked_too():
+    """Pads as queries are thought to be masked."""
+    return [2 / 3, 3 / 8, 1 / 4, 1 / 3, 6, 1 / 5]
+
+
+@wrong("predicted_weights", "f is not 0", "same number now")
+def minus_a_billion_is_nothing():
+    """True in a row with something allowed, not in this one."""
+    return [2 / 3, 3 / 8, 1 / 4, 1 / 3, 12, 0]
+
+
+@wrong("predicted_weights", "f is not nan", "differences only")
+def nan_in_f():
+    """NaN comes with −∞, not with −1e9."""
+    return [2 / 3, 3 / 8, 1 / 4, 1 / 3, 12, math.nan]
+
+
+@wrong("predicted_weights", "expected 6 answers")
+def one_forgotten():
+    """f is left out."""
+    return [2 / 3, 3 / 8, 1 / 4, 1 / 3, 12]
+
+
+# ---- causal_mask
+
+
+@right("causal_mask")
+def with_tril(length):
+    return torch.tril(torch.ones(length, length, dtype=torch.bool))
+
+
+@right("causal_mask")
+def with_triu_turned_round(length):
+    return ~torch.ones(length, length).triu(diagonal=1).bool()
+
+
+@right("causal_mask")
+def with_two_ranges(length):
+    position = torch.arange(length)
+    return position[None, :] <= position[:, None]
+
+
+@right("causal_mask")
+def pair_by_pair(length):
+    return torch.tensor([[j <= i for j in range(length)] for i in range(length)])
+
+
+@right("causal_mask")
+def from_numpy(length):
+    return torch.from_numpy(np.tri(length, dtype=bool))
+
+
+@right("causal_mask")
+def from_pytorchs_own(length):
+    return nn.Transformer.generate_square_subsequent_mask(length) == 0
+
+
+@wrong("causal_mask", "turned round", "True means *may attend*")
+def pytorchs_other_convention(length):
+    """nn.Transformer wants True = forbidden."""
+    return torch.ones(length, length, dtype=torch.bool).triu(1)
+
+
+@wrong("causal_mask", "transposed", "rows are queries")
+def upper_triangle(length):
+    """From notes in the column convention."""
+    return torch.ones(length, length, dtype=torch.bool).triu()
+
+
+@wrong("causal_mask", "does not see itself", "keep the diagonal")
+def strictly_lower(length):
+    """'Only the past', taken literally."""
+    return torch.ones(length, length, dtype=torch.bool).tril(-1)
+
+
+@wrong("causal_mask", "also sees the next one")
+def one_too_far(length):
+    """diagonal=1 carried over from triu."""
+    return torch.ones(length, length, dtype=torch.bool).tril(diagonal=1)
+
+
+@wrong("causal_mask", "0 and 1 and not booleans")
+def ones_and_zeros(length):
+    """nanoGPT's buffer is like this; its code then says == 0."""
+    return torch.tril(torch.ones(length, length))
+
+
+@wrong("causal_mask", "0 and −inf", "boolean")
+def additive(length):
+    """What nn.Transformer.generate_square_subsequent_mask returns."""
+    return nn.Transformer.generate_square_subsequent_mask(length)
+
+
+@wrong("causal_mask", "axes in front")
+def with_a_batch_axis(length):
+    """The Annotated Transformer's subsequent_mask has shape (1, L, L)."""
+    return torch.ones(1, length, length, dtype=torch.bool).tril()
+
+
+@wrong("causal_mask", "axes of length 1 in front")
+def with_batch_and_heads(length):
+    """Ready for four axes."""
+    return torch.ones(1, 1, length, length, dtype=torch.bool).tril()
+
+
+@wrong("causal_mask", "itself only")
+def only_the_diagonal(length):
+    """torch.eye."""
+    return torch.eye(length, dtype=torch.bool)
+
+
+@wrong("causal_mask", "whole numbers")
+def whole_numbers(length):
+    """A comparison is missing."""
+    return torch.ones(length, length, dtype=torch.long).tril()
+
+
+@wrong("causal_mask", "all pairs are allowed")
+def everything_open(length):
+    """tril returns a new tensor; its result is dropped."""
+    mask = torch.ones(length, length, dtype=torch.bool)
+    mask.tril()
+    return mask
+
+
+@wrong("causal_mask", "a NumPy array", "expected a tensor")
+def in_numpy(length):
+    """Not brought back to torch."""
+    return np.tri(length, dtype=bool)
+
+
+@wrong("causal_mask", "one row only")
+def one_row(length):
+    """The mask of the last query, which is the one that counts in use."""
+    return torch.ones(length, dtype=torch.bool)
+
+
+# ---- padding_mask
+
+
+@right("padding_mask")
+def with_none(tokens, pad_id):
+    return (tokens != pad_id)[:, None, None, :]
+
+
+@right("padding_mask")
+def with_unsqueeze(tokens, pad_id):
+    return tokens.ne(pad_id).unsqueeze(1).unsqueeze(2)
+
+
+@right("padding_mask")
+def turned_round_twice(tokens, pad_id):
+    return ~(tokens == pad_id).view(tokens.shape[0], 1, 1, -1)
+
+
+@right("padding_mask")
+def id_by_id(tokens, pad_id):
+    rows = [[[[i != pad_id for i in row]]] for row in tokens.tolist()]
+    return torch.tensor(rows)
+
+
+@right("padding_mask")
+def in_numpy_and_back(tokens, pad_id):
+    return torch.from_numpy(tokens.numpy() != pad_id).reshape(len(tokens), 1, 1, tokens.shape[1])
+
+
+@wrong("padding_mask", "its shape is (B, L)", "taken for the queries")
+def as_flat_as_the_tokens(tokens, pad_id):
+    """Works until the batch is as large as the length."""
+    return tokens != pad_id
+
+
+@wrong("padding_mask", "its shape is (B, 1, L)", "for the heads")
+def for_one_head(tokens, pad_id):
+    """Right for scores (B, L, L), without heads."""
+    return (tokens != pad_id)[:, None, :]
+
+
+@wrong("padding_mask", "turned round", "a real token is True")
+def true_is_padding(tokens, pad_id):
+    """key_padding_mask of nn.MultiheadAttention: True = padding."""
+    return (tokens == pad_id)[:, None, None, :]
+
+
+@wrong("padding_mask", "its shape is (B, L)", "turned round, too")
+def flat_and_true_is_padding(tokens, pad_id):
+    """key_padding_mask exactly."""
+    return tokens == pad_id
+
+
+@wrong("padding_mask", "*queries* are masked")
+def on_the_queries(tokens, pad_id):
+    """[:, None, :, None]."""
+    return (tokens != pad_id)[:, None, :, None]
+
+
+@wrong("padding_mask", "id 0 is taken for padding")
+def zero_is_padding(tokens, pad_id):
+    """`tokens != 0`, or `tokens.bool()`: pad_id is not used."""
+    return tokens.bool()[:, None, None, :]
+
+
+@wrong("padding_mask", "every id above `pad_id` is real")
+def greater_than(tokens, pad_id):
+    """Right as long as pad_id is 0."""
+    return (tokens > pad_id)[:, None, None, :]
+
+
+@wrong("padding_mask", "everything after the first pad")
+def up_to_the_first_pad(tokens, pad_id):
+    """Right as long as pads stand on the right."""
+    return (tokens != pad_id).cumprod(-1).bool()[:, None, None, :]
+
+
+@wrong("padding_mask", "counted", "from the left")
+def by_length(tokens, pad_id):
+    """Lengths and a range, as in many libraries."""
+    lengths = (tokens != pad_id).sum(-1, keepdim=True)
+    return (torch.arange(tokens.shape[1]) < lengths)[:, None, None, :]
+
+
+@wrong("padding_mask", "stretched to (B, 1, L, L)")
+def stretched(tokens, pad_id):
+    """expand for each query."""
+    L = tokens.shape[1]
+    return (tokens != pad_id)[:, None, None, :].expand(-1, 1, L, L)
+
+
+@wrong("padding_mask", "queries are masked as well")
+def both_ways(tokens, pad_id):
+    """The outer product of the mask with itself."""
+    real = tokens != pad_id
+    return (real[:, :, None] & real[:, None, :])[:, None]
+
+
+@wrong("padding_mask", "0 and 1 and not booleans")
+def as_numbers(tokens, pad_id):
+    """.float() out of habit."""
+    return (tokens != pad_id).float()[:, None, None, :]
+
+
+@wrong("padding_mask", "in front of the batch")
+def axes_in_front(tokens, pad_id):
+    """mask[None, None]."""
+    return (tokens != pad_id)[None, None]
+
+
+@wrong("padding_mask", "0 and −inf")
+def additive_padding(tokens, pad_id):
+    """Numbers to be added."""
+    bias = torch.zeros(tokens.shape).masked_fill(tokens == pad_id, -math.inf)
+    return bias[:, None, None, :]
+
+
+# ---- decoder_mask
+
+
+@right("decoder_mask")
+def from_nothing(tokens, pad_id):
+    L = tokens.shape[1]
+    return torch.ones(L, L).tril().bool() & (tokens != pad_id)[:, None, None]
+
+
+@right("decoder_mask")
+def with_a_product_of_booleans(tokens, pad_id):
+    position = torch.arange(tokens.shape[1])
+    past = position <= position[:, None]
+    return past[None, None] * (tokens != pad_id)[:, None, None, :]
+
+
+@right("decoder_mask")
+def as_the_opposite_of_or(tokens, pad_id):
+    future = torch.ones(tokens.shape[1], tokens.shape[1]).triu(1) > 0
+    return ~((tokens == pad_id)[:, None, None, :] | future)
+
+
+@right("decoder_mask")
+def tril_of_a_stretched_mask(tokens, pad_id):
+    L = tokens.shape[1]
+    return (tokens != pad_id)[:, None, None, :].expand(-1, -1, L, -1).tril()
+
+
+@right("decoder_mask")
+def in_three_loops(tokens, pad_id):
+    B, L = tokens.shape
+    mask = torch.zeros(B, 1, L, L, dtype=torch.bool)
+    for b in range(B):
+        for i in range(L):
+            for j in range(i + 1):
+                mask[b, 0, i, j] = tokens[b, j] != pad_id
+    return mask
+
+
+@wrong("decoder_mask", "only the causal mask", "pads can be seen")
+def no_padding(tokens, pad_id):
+    """Padding forgotten, the batch kept."""
+    B, L = tokens.shape
+    return torch.ones(B, 1, L, L, dtype=torch.bool).tril()
+
+
+@wrong("decoder_mask", "only the causal mask", "batch is missing")
+def causal_alone(tokens, pad_id):
+    """The causal mask as it is."""
+    return torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).tril()
+
+
+@wrong("decoder_mask", "the future can be seen")
+def padding_alone(tokens, pad_id):
+    """The padding mask as it is."""
+    return (tokens != pad_id)[:, None, None, :]
+
+
+@wrong("decoder_mask", "joined by *or*")
+def joined_by_or(tokens, pad_id):
+    """& and | exchanged, as it would be right with True = forbidden."""
+    past = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).tril()
+    return (tokens != pad_id)[:, None, None, :] | past
+
+
+@wrong("decoder_mask", "turned round")
+def forbidden_pairs(tokens, pad_id):
+    """True = forbidden throughout."""
+    future = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).triu(1)
+    return (tokens == pad_id)[:, None, None, :] | future
+
+
+@wrong("decoder_mask", "causal mask is transposed")
+def with_the_upper_triangle(tokens, pad_id):
+    """triu in the place of tril."""
+    past = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).triu()
+    return (tokens != pad_id)[:, None, None, :] & past
+
+
+@wrong("decoder_mask", "masks queries and keys")
+def queries_and_keys(tokens, pad_id):
+    """'Pads should take no part': they cannot be read, that is enough."""
+    real = tokens != pad_id
+    return (real[:, None, :, None] & real[:, None, None, :]).tril()
+
+
+@wrong("decoder_mask", "padding masks the queries")
+def queries_in_the_place_of_keys(tokens, pad_id):
+    """[:, None, :, None]."""
+    return (tokens != pad_id)[:, None, :, None].expand(-1, -1, -1, tokens.shape[1]).tril()
+
+
+@wrong("decoder_mask", "the axis for the heads is missing")
+def without_the_heads(tokens, pad_id):
+    """(B, L, L), as in code for one head."""
+    L = tokens.shape[1]
+    return (tokens != pad_id)[:, None, :] & torch.ones(L, L, dtype=torch.bool).tril()
+
+
+@wrong("decoder_mask", "id 0 is taken for padding")
+def with_a_fixed_pad(tokens, pad_id):
+    """pad_id is not used."""
+    L = tokens.shape[1]
+    return (tokens != 0)[:, None, None, :] & torch.ones(L, L, dtype=torch.bool).tril()
+
+
+@wrong("decoder_mask", "0 and 1 and not booleans")
+def as_a_product_of_numbers(tokens, pad_id):
+    """float times float."""
+    L = tokens.shape[1]
+    return (tokens != pad_id)[:, None, None, :].float() * torch.ones(L, L).tril()
+
+
+@wrong("decoder_mask", "Your code stopped", "real & past")
+def broadcast_of_the_batch(tokens, pad_id):
+    """(B, L) & (L, L): raises unless B equals L."""
+    real = tokens != pad_id
+    past = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).tril()
+    return real & past
+
+
+@wrong("decoder_mask", "does not see itself")
+def without_the_diagonal(tokens, pad_id):
+    """tril(-1)."""
+    return (tokens != pad_id)[:, None, None, :].expand(-1, -1, tokens.shape[1], -1).tril(-1)
+
+
+# ---- masked_softmax
+
+
+@right("masked_softmax")
+def filled_twice(scores, mask):
+    return scores.masked_fill(~mask, -torch.inf).softmax(-1).masked_fill(~mask, 0)
+
+
+@right("masked_softmax")
+def with_where(scores, mask):
+    weights = F.softmax(torch.where(mask, scores, -math.inf), dim=-1)
+    return torch.where(mask, weights, 0.0)
+
+
+@right("masked_softmax")
+def with_nan_to_num(scores, mask):
+    return scores.masked_fill(mask.logical_not(), float("-inf")).softmax(dim=-1).nan_to_num(0.0)
+
+
+@right("masked_softmax")
+def with_the_lowest_number(scores, mask):
+    low = torch.finfo(scores.dtype).min
+    return scores.masked_fill(~mask, low).softmax(-1) * mask
+
+
+@right("masked_softmax")
+def by_hand_with_a_safe_division(scores, mask):
+    shut = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    exp = (shut - shut.amax(-1, keepdim=True)).exp() * mask
+    return exp / exp.sum(-1, keepdim=True).clamp(min=1e-6)
+
+
+@right("masked_softmax")
+def only_rows_with_something(scores, mask):
+    mask = mask.expand(scores.shape)
+    some = mask.any(-1, keepdim=True)
+    weights = scores.masked_fill(~mask & some, -math.inf).softmax(-1)
+    return weights * some
+
+
+@right("masked_softmax")
+def row_by_row(scores, mask):
+    mask = mask.expand(scores.shape).reshape(-1, scores.shape[-1])
+    rows = scores.reshape(-1, scores.shape[-1])
+    weights = []
+    for row, allowed in zip(rows, mask, strict=True):
+        line = torch.zeros_like(row)
+        if allowed.any():
+            line = line.masked_scatter(allowed, row[allowed].softmax(0))
+        weights.append(line)
+    return torch.stack(weights).view(scores.shape)
+
+
+@right("masked_softmax")
+def in_float64(scores, mask):
+    wide = scores.double().masked_fill(~mask, -math.inf)
+    return torch.exp(wide - wide.logsumexp(-1, keepdim=True)).masked_fill(~mask, 0).type_as(scores)
+
+
+@wrong("masked_softmax", "mask is ignored")
+def ignoring_the_mask(scores, mask):
+    """The first thing that runs."""
+    return scores.softmax(-1)
+
+
+@wrong("masked_softmax", "no longer add up to 1")
+def zero_after(scores, mask):
+    """Zero without dividing again."""
+    return scores.softmax(-1) * mask
+
+
+@wrong("masked_softmax", "exp(0) is 1")
+def zero_before(scores, mask):
+    """A score of 0 taken for absence."""
+    return (scores * mask).softmax(-1)
+
+
+@wrong("masked_softmax", "turned round")
+def the_other_way_round(scores, mask):
+    """masked_fill(mask, …): True = forbidden."""
+    return scores.masked_fill(mask, -math.inf).softmax(-1)
+
+
+@wrong("masked_softmax", "gives 0/0", "fill once more")
+def nan_in_empty_rows(scores, mask):
+    """The usual line, without a thought for empty rows."""
+    return scores.masked_fill(~mask, -math.inf).softmax(-1)
+
+
+@wrong("masked_softmax", "all its keys are alike", "after the softmax")
+def uniform_in_empty_rows(scores, mask):
+    """The other usual line."""
+    return scores.masked_fill(~mask, -1e9).softmax(-1)
+
+
+@wrong("masked_softmax", "all its keys are alike")
+def uniform_with_finfo(scores, mask):
+    """finfo.min, as in many libraries today."""
+    return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(-1)
+
+
+@wrong("masked_softmax", "1e-9 that is 0 for all purposes", "exp(0) is 1")
+def the_published_typo(scores, mask):
+    """gluonts, pull request 1401."""
+    return scores.masked_fill(~mask, 1e-9).softmax(-1)
+
+
+@wrong("masked_softmax", "-10: not low enough")
+def minus_ten(scores, mask):
+    """'Very negative'."""
+    return scores.masked_fill(~mask, -10.0).softmax(-1)
+
+
+@wrong("masked_softmax", "the number that is filled in is not low enough", "−inf")
+def minus_a_hundred(scores, mask):
+    """Low enough until the allowed scores are lower."""
+    return scores.masked_fill(~mask, -100.0).softmax(-1) * mask
+
+
+@wrong("masked_softmax", "Your code stopped", "-1e9", "overflow")
+def a_billion_in_half(scores, mask):
+    """−1e9 does not fit into float16."""
+    return scores.masked_fill(~mask, -1e9).softmax(-1) * mask
+
+
+@wrong("masked_softmax", "added as 0 and 1")
+def mask_added(scores, mask):
+    """scores + mask, as one adds an additive mask."""
+    return (scores + mask).softmax(-1)
+
+
+@wrong("masked_softmax", "runs over the queries")
+def over_the_queries(scores, mask):
+    """dim=-2."""
+    return scores.masked_fill(~mask, -math.inf).softmax(-2).masked_fill(~mask, 0)
+
+
+@wrong("masked_softmax", "runs over the queries")
+def over_axis_one(scores, mask):
+    """dim=1, from two-dimensional code: with a batch these are the queries."""
+    return scores.masked_fill(~mask, -math.inf).softmax(1).nan_to_num(0)
+
+
+@wrong("masked_softmax", "A query with nothing to look at gives 0/0")
+def renormalised_after(scores, mask):
+    """The other route of the lesson."""
+    weights = scores.softmax(-1) * mask
+    return weights / weights.sum(-1, keepdim=True)
+
+
+@wrong("masked_softmax", "A forbidden score", "much larger than the allowed scores")
+def renormalised_with_care_for_empty_rows(scores, mask):
+    """The other route of the lesson; empty rows are caught, large forbidden scores are not."""
+    weights = scores.softmax(-1) * mask
+    divided = weights / weights.sum(-1, keepdim=True)
+    return torch.where(mask.any(-1, keepdim=True), divided, torch.zeros_like(divided))
+
+
+@wrong("masked_softmax", "a forbidden score", "nothing is left to divide by")
+def renormalised_with_an_epsilon(scores, mask):
+    """Zero, and renormalise with 1e-9 in the divisor: large forbidden scores leave zeros."""
+    weights = scores.softmax(-1) * mask
+    return weights / (weights.sum(-1, keepdim=True) + 1e-9)
+
+
+@wrong("masked_softmax", "the gradient of the scores is NaN")
+def added_minus_infinity(scores, mask):
+    """scores + bias: right weights, and NaN on the way back."""
+    bias = torch.zeros(mask.shape, dtype=scores.dtype).masked_fill(~mask, -math.inf)
+    return (scores + bias).softmax(-1).masked_fill(~mask, 0)
+
+
+@wrong("masked_softmax", "cut off from the scores")
+def detached(scores, mask):
+    """Through NumPy."""
+    low = np.where(mask.numpy(), scores.detach().numpy(), -np.inf)
+    top = np.nan_to_num(low.max(-1, keepdims=True), neginf=0)
+    exp = np.exp((low - top).astype(np.float64))
+    weights = exp / np.maximum(exp.sum(-1, keepdims=True), 1e-300)
+    return torch.from_numpy(weights).to(scores.dtype)
+
+
+@wrong("masked_softmax", "log-softmax")
+def logarithms(scores, mask):
+    """log_softmax."""
+    return scores.masked_fill(~mask, -math.inf).log_softmax(-1)
+
+
+@wrong("masked_softmax", "softmax is missing")
+def no_softmax(scores, mask):
+    """The masked scores."""
+    return scores.masked_fill(~mask, -math.inf)
+
+
+@wrong("masked_softmax", "division by the sum is missing")
+def exponentials_only(scores, mask):
+    """Half a softmax."""
+    return scores.exp() * mask
+
+
+@wrong("masked_softmax", "changed its argument")
+def filled_in_place(scores, mask):
+    """masked_fill_ changes the caller's scores."""
+    scores = scores.detach()
+    return scores.masked_fill_(~mask, -math.inf).softmax(-1).masked_fill(~mask, 0)
+
+
+# ---- leaks_future
+
+
+def seeded(model, tokens):
+    with torch.random.fork_rng(), torch.no_grad():
+        torch.manual_seed(1)
+        return model(tokens)
+
+
+@right("leaks_future")
+def one_token_at_a_time(model, tokens):
+    before = seeded(model, tokens)
+    for t in range(1, tokens.shape[1]):
+        changed = tokens.clone()
+        changed[:, t] = (changed[:, t] + 1) % before.shape[-1]
+        if not torch.allclose(seeded(model, changed)[:, :t], before[:, :t], equal_nan=True):
+            return True
+    return False
+
+
+@right("leaks_future")
+def the_whole_future_at_once(model, tokens):
+    before = seeded(model, tokens)
+    found = []
+    for t in range(tokens.shape[1] - 1):
+        changed = tokens.clone()
+        changed[:, t + 1 :] = (changed[:, t + 1 :] + before.shape[-1] // 2) % before.shape[-1]
+        found.append(not torch.equal(seeded(model, changed)[:, t], before[:, t]))
+    return any(found)
+
+
+@right("leaks_future")
+def with_random_ids(model, tokens):
+    before = seeded(model, tokens)
+    generator = torch.Generator().manual_seed(2)
+    for t in range(1, tokens.shape[1]):
+        shift = torch.randint(1, before.shape[-1], (len(tokens),), generator=generator)
+        changed = tokens.clone()
+        changed[:, t] = (tokens[:, t] + shift) % before.shape[-1]
+        after = seeded(model, changed)
+        same = torch.isclose(after, before, atol=1e-5) | (after.isnan() & before.isnan())
+        if not same[:, :t].all():
+            return True
+    return False
+
+
+@right("leaks_future")
+def in_numpy_from_the_back(model, tokens):
+    before = seeded(model, tokens).numpy()
+    leak = False
+    for t in reversed(range(1, tokens.shape[1])):
+        ids = tokens.numpy().copy()
+        ids[:, t] = np.where(ids[:, t] == 0, 1, 0)
+        after = seeded(model, torch.from_numpy(ids)).numpy()
+        leak |= not np.allclose(after[:, :t], before[:, :t], equal_nan=True)
+    return np.bool_(leak)
+
+
+@right("leaks_future")
+def sentence_by_sentence_and_token_by_token(model, tokens):
+    before = seeded(model, tokens)
+    for b in range(len(tokens)):
+        for t in range(1, tokens.shape[1]):
+            changed = tokens.clone()
+            changed[b, t] = before.shape[-1] - 1 if changed[b, t] == 0 else changed[b, t] - 1
+            if not torch.allclose(seeded(model, changed)[b, :t], before[b, :t], equal_nan=True):
+                return True
+    return False
+
+
+@right("leaks_future")
+def as_a_table_of_differences(model, tokens):
+    before = seeded(model, tokens).double().nan_to_num(neginf=-1e6)
+    L = tokens.shape[1]
+    table = torch.zeros(L, L)
+    for t in range(L):
+        changed = tokens.clone()
+        changed[:, t] = (changed[:, t] + 1) % before.shape[-1]
+        after = seeded(model, changed).double().nan_to_num(neginf=-1e6)
+        table[:, t] = (after - before).abs().amax(dim=(0, 2))
+    return (table.triu(1) > 1e-6).any()
+
+
+@wrong("leaks_future", "knows the mean of *all* tokens")
+def never(model, tokens):
+    """Trusting."""
+    return False
+
+
+@wrong("leaks_future", "an honest model is accused")
+def always(model, tokens):
+    """Suspicious."""
+    return True
+
+
+@wrong("leaks_future", "an honest model is accused")
+def any_difference(model, tokens):
+    """All logits are compared, those that may move with the others."""
+    changed = tokens.clone()
+    changed[:, -1] = (changed[:, -1] + 1) % 23
+    return not torch.equal(model(changed), model(tokens))
+
+
+@wrong("leaks_future", "an honest model is accused")
+def one_position_too_many(model, tokens):
+    """[:, : t + 1]: the changed position itself is compared."""
+    before = model(tokens)
+    for t in range(1, tokens.shape[1]):
+        changed = tokens.clone()
+        changed[:, t] = (changed[:, t] + 1) % before.shape[-1]
+        if not torch.allclose(model(changed)[:, : t + 1], before[:, : t + 1]):
+            return True
+    return False
+
+
+@wrong("leaks_future", "an honest model is accused")
+def the_verdict_turned_round(model, tokens):
+    """A `not` too few."""
+    return not one_token_at_a_time(model, tokens)
+
+
+@wrong("leaks_future", "an honest model is accused")
+def the_past_changed(model, tokens):
+    """Changes accumulate, and the first token is among them."""
+    before, changed = model(tokens), tokens.clone()
+    for t in range(tokens.shape[1]):
+        changed[:, t] = (changed[:, t] + 1) % before.shape[-1]
+        if not torch.allclose(model(changed)[:, :t], before[:, :t]):
+            return True
+    return False
+
+
+@wrong("leaks_future", "a leak is missed", "Change *every* token in turn")
+def the_last_token_only(model, tokens):
+    """The test of the lesson's first page."""
+    before, changed = seeded(model, tokens), tokens.clone()
+    changed[:, -1] = (changed[:, -1] + 1) % before.shape[-1]
+    after = seeded(model, changed)
+    return not torch.allclose(after[:, :-1], before[:, :-1], equal_nan=True)
+
+
+@wrong("leaks_future", "a leak is missed", "inside the loop")
+def returns_in_the_first_round(model, tokens):
+    """The verdict is returned inside the loop, whatever it is."""
+    before = model(tokens)
+    for t in range(1, tokens.shape[1]):
+        changed = tokens.clone()
+        changed[:, t] = (changed[:, t] + 1) % before.shape[-1]
+        return not torch.allclose(model(changed)[:, :t], before[:, :t])
+    return False
+
+
+@wrong("leaks_future", "a leak is missed", "from token 3 to position 1")
+def the_neighbour_only(model, tokens):
+    """Only the logits just before the changed token are compared."""
+    before = model(tokens)
+    for t in range(1, tokens.shape[1]):
+        changed = tokens.clone()
+        changed[:, t] = (changed[:, t] + 1) % before.shape[-1]
+        if not torch.allclose(model(changed)[:, t - 1], before[:, t - 1]):
+            return True
+    return False
+
+
+@wrong("leaks_future", "a leak is missed")
+def the_first_position_only(model, tokens):
+    """The future of the first position alone."""
+    before = model(tokens)
+    changed = (tokens + 1) % before.shape[-1]
+    changed[:, 0] = tokens[:, 0]
+    return not torch.allclose(model(changed)[:, 0], before[:, 0])
+
+
+@wrong("leaks_future", "nothing was changed", "all tokens are 0")
+def zeros_in_their_place(model, tokens):
+    """Zero is not always another id."""
+    before = seeded(model, tokens)
+    for t in range(1, tokens.shape[1]):
+        changed = tokens.clone()
+        changed[:, t:] = 0
+        if not torch.allclose(seeded(model, changed)[:, :t], before[:, :t], equal_nan=True):
+            return True
+    return False
+
+
+@wrong("leaks_future", "knows the mean of *all* tokens", "in another order")
+def the_future_turned_round(model, tokens):
+    """The same ids in another order: a mean does not notice."""
+    before = seeded(model, tokens)
+    for t in range(1, tokens.shape[1]):
+        changed = torch.cat([tokens[:, :t], tokens[:, t:].flip(1)], dim=1)
+        if not torch.allclose(seeded(model, changed)[:, :t], before[:, :t], equal_nan=True):
+            return True
+    return False
+
+
+@wrong("leaks_future", "only some sentences of the batch")
+def the_first_sentence_only(model, tokens):
+    """One sentence is thought to be enough."""
+    before = seeded(model, tokens)
+    for t in range(1, tokens.shape[1]):
+        changed = tokens.clone()
+        changed[:, t] = (changed[:, t] + 1) % before.shape[-1]
+        if not torch.allclose(seeded(model, changed)[0, :t], before[0, :t], equal_nan=True):
+            return True
+    return False
+
+
+@wrong("leaks_future", "a leak of about a thousandth is missed")
+def too_tolerant(model, tokens):
+    """atol=0.05."""
+    before = seeded(model, tokens)
+    for t in range(1, tokens.shape[1]):
+        changed = tokens.clone()
+        changed[:, t] = (changed[:, t] + 1) % before.shape[-1]
+        if not torch.allclose(seeded(model, changed)[:, :t], before[:, :t], atol=0.05):
+            return True
+    return False
+
+
+@wrong("leaks_future", "not the words that they choose")
+def by_the_predicted_words(model, tokens):
+    """argmax: the words that the logits choose."""
+
+    def words(ids):
+        torch.manual_seed(0)
+        return model(ids).argmax(-1)
+
+    before, V = words(tokens), model(tokens).shape[-1]
+    for t in range(1, tokens.shape[1]):
+        for shift in range(1, V):
+            changed = tokens.clone()
+            changed[:, t] = (changed[:, t] + shift) % V
+            if not torch.equal(words(changed)[:, :t], before[:, :t]):
+                return True
+    return False
+
+
+@right("leaks_future")
+def by_the_largest_difference(model, tokens):
+    """The largest difference against a tolerance."""
+    before = seeded(model, tokens)
+    for t in range(1, tokens.shape[1]):
+        changed = tokens.clone()
+        changed[:, t] = (changed[:, t] + 1) % before.shape[-1]
+        if (seeded(model, changed)[:, :t] - before[:, :t]).abs().max() > 1e-6:
+            return True
+    return False
+
+
+@right("leaks_future")
+def unless_all_are_close(model, tokens):
+    """not (difference < tolerance).all()."""
+    before = seeded(model, tokens)
+    for t in range(1, tokens.shape[1]):
+        changed = tokens.clone()
+        changed[:, t] = (changed[:, t] + 1) % before.shape[-1]
+        if not ((seeded(model, changed)[:, :t] - before[:, :t]).abs() < 1e-6).all():
+            return True
+    return False
+
+
+@right("leaks_future")
+def without_a_seed(model, tokens):
+    """As short as it can be."""
+    before = model(tokens)
+    for t in range(1, tokens.shape[1]):
+        changed = tokens.clone()
+        changed[:, t] = (changed[:, t] + 1) % before.shape[-1]
+        if not torch.allclose(model(changed)[:, :t], before[:, :t], equal_nan=True):
+            return True
+    return False
+
+
+@right("leaks_future")
+def by_prefixes(model, tokens):
+    """Prefixes against the whole: what is not there cannot be seen."""
+    before = seeded(model, tokens)
+    for t in range(1, tokens.shape[1]):
+        after = seeded(model, tokens[:, :t])
+        if not torch.allclose(after, before[:, :t], atol=1e-5, equal_nan=True):
+            return True
+    return False
+
+
+@right("leaks_future")
+def all_changed_copies_in_one_batch(model, tokens):
+    """One call for all of them."""
+    B, L = tokens.shape
+    copies = tokens.repeat(L, 1, 1)  # (L, B, L)
+    for t in range(L):
+        copies[t, :, t] = torch.where(copies[t, :, t] == 0, 1, 0)
+    logits = model(torch.cat([tokens, copies.flatten(0, 1)]))
+    before, after = logits[:B], logits[B:].unflatten(0, (L, B))
+    return any(not torch.equal(after[t][:, :t], before[:, :t]) for t in range(1, L))
+
+
+@wrong("leaks_future", "comes in eval mode", "Do not switch it to train mode")
+def in_train_mode(model, tokens):
+    """A published detector: train mode, because there are gradients in it."""
+    return without_a_seed(model.train(), tokens)
+
+
+@right("leaks_future")
+def in_eval_mode(model, tokens):
+    """Evaluation mode, as for all measuring, and back."""
+    training = getattr(model, "training", False)
+    if training:
+        model.eval()
+    verdict = one_token_at_a_time(model, tokens)
+    if training:
+        model.train()
+    return verdict
+
+
+@wrong("leaks_future", "Your code stopped", "model(changed)", "IndexError", "ids must be from 0")
+def beyond_the_vocabulary(model, tokens):
+    """tokens + 1 without % V."""
+    before = model(tokens)
+    for t in range(1, tokens.shape[1]):
+        changed = tokens.clone()
+        changed[:, t] += 1
+        if not torch.allclose(model(changed)[:, :t], before[:, :t]):
+            return True
+    return False
+
+
+@wrong("leaks_future", "Your code stopped", "TypeError", "ids must be whole numbers")
+def by_the_gradient_of_the_ids(model, tokens):
+    """Ids have no gradient; the detector of the lesson starts behind the embedding."""
+    x = tokens.float().requires_grad_()
+    logits = model(x)
+    (gradient,) = torch.autograd.grad(logits[:, 0].sum(), x)
+    return bool(gradient[:, 1:].any())
+
+
+@wrong("leaks_future", "should return True (there is a leak) or False")
+def the_number(model, tokens):
+    """The size of the leak in the place of a verdict."""
+    before, changed = seeded(model, tokens), tokens.clone()
+    changed[:, -1] = (changed[:, -1] + 1) % before.shape[-1]
+    return (seeded(model, changed) - before)[:, :-1].abs().max()
+
+
+@wrong("leaks_future", "None", "return")
+def no_return(model, tokens):
+    """The last line is forgotten."""
+    if one_token_at_a_time(model, tokens):
+        return True
+
+
+@wrong("leaks_future", "changed its argument tokens")
+def changes_the_tokens(model, tokens):
+    """No clone."""
+    before = seeded(model, tokens)
+    tokens[:, -1] = (tokens[:, -1] + 1) % before.shape[-1]
+    return not torch.allclose(seeded(model, tokens)[:, :-1], before[:, :-1])
+
+
+@wrong("leaks_future", "knows the mean of *all* tokens", "not their sum")
+def by_the_sum(model, tokens):
+    """Sums of logits: what rises and what falls cancels."""
+    before = seeded(model, tokens)
+    for t in range(1, tokens.shape[1]):
+        changed = tokens.clone()
+        changed[:, t] = (changed[:, t] + 1) % before.shape[-1]
+        if (seeded(model, changed)[:, :t].sum(-1) - before[:, :t].sum(-1)).abs().max() > 1e-4:
+            return True
+    return False
+
+
+@wrong("leaks_future", "Your code stopped")
+def stacked_without_a_future(model, tokens):
+    """torch.stack of an empty list, when there is one token."""
+    before = seeded(model, tokens)
+    found = []
+    for t in range(1, tokens.shape[1]):
+        changed = tokens.clone()
+        changed[:, t] = (changed[:, t] + 1) % before.shape[-1]
+        same = torch.allclose(seeded(model, changed)[:, :t], before[:, :t], equal_nan=True)
+        found.append(torch.tensor(not same))
+    return torch.stack(found).any()
+
+
+# ---- RepairedSelfAttention
+
+
+def projected(module, x):
+    return module.w_q(x), module.w_k(x), module.w_v(x)
+
+
+@right("RepairedSelfAttention")
+class WithScaledDotProductAttention(Given):
+    def forward(self, x, tokens):
+        L = tokens.shape[1]
+        past = torch.ones(L, L, dtype=torch.bool, device=x.device).tril()
+        mask = past & (tokens != self.pad_id).unsqueeze(1)
+        return F.scaled_dot_product_attention(*projected(self, x), attn_mask=mask)
+
+
+@right("RepairedSelfAttention")
+class WithAnAddedMask(Given):
+    def forward(self, x, tokens):
+        q, k, v = projected(self, x)
+        position = torch.arange(tokens.shape[1])
+        shut = (position > position[:, None]) | (tokens == self.pad_id)[:, None]
+        bias = torch.zeros(shut.shape, dtype=x.dtype).masked_fill(shut, -math.inf)
+        return (torch.einsum("bqd,bkd->bqk", q, k) / x.shape[-1] ** 0.5 + bias).softmax(-1) @ v
+
+
+@right("RepairedSelfAttention")
+class QueryByQuery(Given):
+    def forward(self, x, tokens):
+        q, k, v = projected(self, x)
+        outputs = []
+        for b in range(len(x)):
+            for i in range(x.shape[1]):
+                seen = [j for j in range(i + 1) if tokens[b, j] != self.pad_id]
+                weights = (k[b, seen] @ q[b, i] / math.sqrt(x.shape[-1])).softmax(0)
+                outputs.append(weights @ v[b, seen])
+        return torch.stack(outputs).view(x.shape)
+
+
+@right("RepairedSelfAttention")
+class WithTheLowestNumber(Given):
+    def forward(self, x, tokens):
+        q, k, v = projected(self, x)
+        real = (tokens != self.pad_id)[:, None].expand(-1, x.shape[1], -1)
+        low = torch.finfo(x.dtype).min
+        scores = (q @ k.mT / math.sqrt(x.shape[-1])).masked_fill(~real.tril(), low)
+        return scores.softmax(-1) @ v
+
+
+def bugged(fill=-math.inf, only_in_training=False, real=None, past=None):
+    """Return a forward with these bugs; `real` and `past` make other masks."""
+
+    def forward(self, x, tokens):
+        q, k, v = projected(self, x)
+        L = x.shape[1]
+        mask = real(tokens, self.pad_id) if real else (tokens != self.pad_id)[:, None, :]
+        if self.training or not only_in_training:
+            mask = mask & (past(L) if past else torch.ones(L, L).bool().tril())
+        scores = (q @ k.transpose(-2, -1) / math.sqrt(x.shape[-1])).masked_fill(~mask, fill)
+        return scores.softmax(-1) @ v
+
+    return forward
+
+
+@wrong("RepairedSelfAttention", "both bugs are still there")
+class AsPublished(Given):
+    """Nothing was changed."""
+
+    forward = bugged(-1e-9, only_in_training=True)
+
+
+@wrong("RepairedSelfAttention", "one bug is left", "0 for all purposes")
+class ModeRepaired(Given):
+    """The number is left."""
+
+    forward = bugged(-1e-9)
+
+
+@wrong("RepairedSelfAttention", "one bug is left", "0 for all purposes")
+class ModeRepairedSignTurned(Given):
+    """The sign is taken for the bug."""
+
+    forward = bugged(1e-9)
+
+
+@wrong("RepairedSelfAttention", "one bug is left", "in eval mode the future is open")
+class NumberRepaired(Given):
+    """The mode is left: the comment was believed."""
+
+    forward = bugged(only_in_training=True)
+
+
+@wrong("RepairedSelfAttention", "the future is open")
+class CausalMaskRemoved(Given):
+    """The line that depends on the mode is deleted, mask and all."""
+
+    forward = bugged(past=lambda L: torch.ones(L, L).bool())
+
+
+@wrong("RepairedSelfAttention", "the padding mask is missing")
+class PaddingMaskLost(Given):
+    """Rewritten with the causal mask alone."""
+
+    forward = bugged(real=lambda tokens, pad_id: tokens[:, None, :] >= 0)
+
+
+@wrong("RepairedSelfAttention", "causal mask is transposed")
+class UpperTriangle(Given):
+    """triu."""
+
+    forward = bugged(past=lambda L: torch.ones(L, L).bool().triu(), fill=-1e9)
+
+
+@wrong("RepairedSelfAttention", "also sees the next one")
+class OneTooFar(Given):
+    """tril(1)."""
+
+    forward = bugged(past=lambda L: torch.ones(L, L).bool().tril(1))
+
+
+@wrong("RepairedSelfAttention", "NaN", "nothing left")
+class WithoutTheDiagonal(Given):
+    """tril(-1): the first row has nothing left."""
+
+    forward = bugged(past=lambda L: torch.ones(L, L).bool().tril(-1))
+
+
+@wrong("RepairedSelfAttention", "exp(0) is 1")
+class FilledWithZero(Given):
+    """0 in the place of −1e-9: the same in other words."""
+
+    forward = bugged(0.0)
+
+
+@wrong("RepairedSelfAttention", "not low enough")
+class FilledWithMinusNine(Given):
+    """'1e-9' read as −9."""
+
+    forward = bugged(-9.0)
+
+
+@wrong("RepairedSelfAttention", "Your code stopped", "overflow")
+class FilledWithABillion(Given):
+    """What was meant; it does not fit into float16."""
+
+    forward = bugged(-1e9)
+
+
+@wrong("RepairedSelfAttention", "id 0 is taken for padding")
+class PadIsZero(Given):
+    """pad_id is not used."""
+
+    forward = bugged(real=lambda tokens, pad_id: (tokens != 0)[:, None, :])
+
+
+@wrong("RepairedSelfAttention", "NaN", "only keys masked")
+class QueriesMasked(Given):
+    """Queries of pads are masked too: rows with nothing left."""
+
+    forward = bugged(
+        real=lambda tokens, pad_id: (tokens != pad_id)[:, None, :] & (tokens != pad_id)[..., None]
+    )
+
+
+@wrong("RepairedSelfAttention", "keep `__init__` as it was given")
+class OneLinearMore(Given):
+    """An output projection is added."""
+
+    def __init__(self, d_model, pad_id):
+        super().__init__(d_model, pad_id)
+        self.w_o = nn.Linear(d_model, d_model, bias=False)
+
+    forward = bugged()
