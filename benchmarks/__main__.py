@@ -6,9 +6,9 @@ from pathlib import Path
 import torch
 
 from benchmarks import decoding, report, training
+from benchmarks.report import RESULTS
 
 PARTS = {"training": training.measure, "decoding": decoding.measure}
-RESULTS = Path(__file__).parent / "results"
 
 
 def main(arguments: list[str] | None = None) -> None:

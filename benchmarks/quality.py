@@ -8,11 +8,11 @@ import argparse
 from pathlib import Path
 
 from benchmarks import report
+from benchmarks.report import RESULTS
 from transformer_lab import train
 from transformer_lab.files import read_json
 from transformer_lab.runs import METRICS
 
-RESULTS = Path(__file__).parent / "results"
 SEEDS = {"dates": (0, 1, 2), "multi30k": (0,)}
 
 

@@ -4,7 +4,7 @@ import os
 import platform
 import subprocess
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
@@ -13,20 +13,22 @@ from transformer_lab.files import write_json
 
 SEED = 0
 ROOT = Path(__file__).parent.parent
+RESULTS = Path(__file__).parent / "results"
 
 
 def describe_run(part: str, *, smoke: bool) -> dict:
     """Return machine, threads, versions, seed and commit."""
+    hardware = {"cpu": _cpu_name(), "cores": os.cpu_count(), "system": platform.system()}
     return {
         "part": part,
         "smoke": smoke,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "hardware": {"cpu": _cpu_name(), "cores": os.cpu_count(), "system": platform.system()},
+        "hardware": hardware | (_gpu() if torch.cuda.is_available() else {}),
         "threads": torch.get_num_threads(),
         "versions": {
             "python": platform.python_version(),
             "torch": torch.__version__,
-            "transformer_lab": version("transformer-lab"),
+            "transformer_lab": _our_version(),
         },
         "seed": SEED,
         "commit": _commit(),
@@ -47,6 +49,36 @@ def table(rows: list[dict]) -> str:
         spread = f"{ratio['low']:.2f} to {ratio['high']:.2f}"
         lines.append(f"| {row['name']} | {ratio['median']:.2f} | {spread} | {target} |")
     return "\n".join(lines)
+
+
+def tables(result: dict) -> str:
+    """Return the tables of a GPU part as Markdown, and what had to be left out."""
+    texts = [
+        f"{table['title']}\n\n{markdown(table['columns'], table['rows'])}"
+        for table in result["tables"]
+        if table["rows"]
+    ]
+    texts += [f"Left out: {line}" for line in result["left_out"]]
+    return "\n\n".join(texts)
+
+
+def markdown(columns: list[str], rows: list[list]) -> str:
+    """Return a Markdown table."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def _gpu() -> dict:
+    properties = torch.cuda.get_device_properties(0)
+    memory = f"{properties.total_memory / 2**30:.0f} GiB"
+    return {"gpu": properties.name, "gpu_memory": memory, "cuda": torch.version.cuda}
+
+
+def _our_version() -> str:
+    try:
+        return version("transformer-lab")
+    except PackageNotFoundError:
+        return "from its folder"
 
 
 def _cpu_name() -> str:

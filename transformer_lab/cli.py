@@ -17,7 +17,7 @@ from transformer_lab import plots, progress
 from transformer_lab.config import PRESETS, ModelConfig, TrainConfig
 from transformer_lab.files import read_json
 from transformer_lab.inputs import require
-from transformer_lab.runs import METRICS, Run, load_run, train
+from transformer_lab.runs import METRICS, PRETRAINED, Run, load_run, train
 from transformer_lab.training import STATE
 
 NAME = "transformer-lab"
@@ -192,6 +192,7 @@ def _add_translate(commands) -> None:
         "translate",
         "translate sentences with a trained model, one line of output for each",
         f"examples:\n"
+        f'  {NAME} translate "{EXAMPLES["multi30k"]}"\n'
         f'  {NAME} translate --run runs/dates "{EXAMPLES["dates"]}" "3 Mar 1987"\n'
         f"  {NAME} translate --run runs/multi30k --beam 5 < captions.en > captions.de\n"
         f'  {NAME} translate --run runs/dates --explain map.png "{EXAMPLES["dates"]}"',
@@ -235,7 +236,13 @@ def _add_progress(commands) -> None:
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--run", required=True, metavar="RUN", help="folder of a trained model")
+    parser.add_argument(
+        "--run",
+        default=PRETRAINED,
+        metavar="RUN",
+        help="folder of a trained model; without it, the one that comes with the course, which "
+        "translates captions of photographs from English into German",
+    )
     parser.add_argument(
         "--beam", type=int, metavar="K", help="hypotheses kept while writing; 1 is greedy decoding"
     )

@@ -79,8 +79,10 @@ class Batch:
         return int((self.target_out != PAD).sum())
 
     def to(self, device: torch.device | str) -> "Batch":
-        """The same batch on `device`."""
-        return Batch(self.source.to(device), self.target.to(device))
+        """The same batch on `device`; the way to a GPU does not make Python wait."""
+        wait = torch.device(device).type == "cpu"
+        source = self.source.to(device, non_blocking=not wait)
+        return Batch(source, self.target.to(device, non_blocking=not wait))
 
 
 def _are_ids(ids: object) -> bool:

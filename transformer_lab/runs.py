@@ -21,6 +21,7 @@ from transformer_lab.training import fit, rank_and_size
 
 TOKENIZER, HISTORY, METRICS = "tokenizer.json", "history.json", "metrics.json"
 NUM_TRAINING_DATES, NUM_TEST_DATES = 40_000, 2_000
+PRETRAINED = Path(__file__).parent / "pretrained"
 
 TextPairs = list[tuple[str, str]]
 
@@ -244,8 +245,10 @@ def describe_hardware(device: torch.device) -> dict:
     return {"device": device.type, "name": name, "threads": torch.get_num_threads()}
 
 
-def load_run(folder: str | os.PathLike) -> Run:
-    """Return the finished run in `folder`; `ValueError`, in one sentence, if it is not whole."""
+def load_run(folder: str | os.PathLike = PRETRAINED) -> Run:
+    """Return the finished run in `folder`, or else the one that comes with the course: captions
+    from English into German. Raises `ValueError`, in one sentence, if the run is not whole.
+    """
     folder = as_folder(folder)
     metrics = read_json(folder / METRICS)
     data, beam = metrics.get("data"), metrics.get("beam")

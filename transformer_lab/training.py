@@ -24,7 +24,7 @@ from transformer_lab.files import (
     write_tensors,
 )
 from transformer_lab.inputs import check_ids, check_sizes, check_type, describe, require
-from transformer_lab.loss import FusedLoss, sequence_loss
+from transformer_lab.loss import FusedLoss, losses_and_gradient, sequence_loss
 from transformer_lab.model import Transformer, load_weights, weights
 
 Pairs = Sequence[tuple[Sequence[int], Sequence[int]]]
@@ -52,22 +52,27 @@ class Objective(nn.Module):
         self.model = model
         self.label_smoothing = config.label_smoothing
         self.bfloat16 = config.precision == "bfloat16"
+        self.chunk_loss = losses_and_gradient
 
     def forward(
         self, source: Int[Tensor, "B Ls"], target: Int[Tensor, "B Lt"]
     ) -> Float[Tensor, ""]:
         check_ids(target, "target")
-        target_in, target_out = target[:, :-1], target[:, 1:]
-        real = target_out != PAD
-        states, weight = self.states(source, target_in)[real], self.model.generator.weight
-        return FusedLoss.apply(states, weight, target_out[real], self.label_smoothing)
+        states = self.states(source, target[:, :-1]).flatten(0, 1)
+        targets, weight = target[:, 1:].flatten(), self.model.generator.weight
+        if targets.device.type == "cpu":  # a GPU would have to wait until it is known where it is
+            real = targets != PAD
+            states, targets = states[real], targets[real]
+        return FusedLoss.apply(states, weight, targets, self.label_smoothing, self.chunk_loss)
 
     def states(
         self, source: Int[Tensor, "B Ls"], target_in: Int[Tensor, "B Lt"]
     ) -> Float[Tensor, "B Lt d_model"]:
         """Return the decoder's states: the part of the objective that `torch.compile` can read."""
         with torch.autocast(source.device.type, torch.bfloat16, enabled=self.bfloat16):
-            return self.model.decode_states(target_in, *self.model.encode(source))
+            states = self.model.decode_states(target_in, *self.model.encode(source))
+        # The last LayerNorm gives float32; the product with all the words is the largest there is.
+        return states.bfloat16() if self.bfloat16 else states
 
 
 def train_step(
@@ -75,16 +80,18 @@ def train_step(
 ) -> Float[Tensor, ""]:
     """Take one step down the gradient of the mean loss per token; return that loss.
 
+    The batch may lie on the CPU, and best does: to count its tokens there, nothing has to wait.
     Of a data-parallel run, each process computes its share of the sentences and divides by the
     number of tokens of the whole batch, so that n processes do what one would. Raises `ValueError`
     if there is no token to predict.
     """
     check_type(batch, Batch, "batch")
-    require(batch.num_tokens > 0, "batch.target must hold a word to predict, got padding only")
+    num_tokens = batch.num_tokens
+    require(num_tokens > 0, "batch.target must hold a word to predict, got padding only")
     rank, size = rank_and_size()
-    share = _share(batch, rank, size)
+    share = _share(batch, rank, size).to(next(objective.parameters()).device)
     optimizer.zero_grad()
-    loss = objective(share.source, share.target) / batch.num_tokens
+    loss = objective(share.source, share.target) / num_tokens
     (loss * size).backward()  # data-parallel gradients are means over processes; we want the sum
     if clip_norm:
         nn.utils.clip_grad_norm_(objective.parameters(), clip_norm)
@@ -239,7 +246,6 @@ class TrainingRun:
         check_type(model, nn.Module, "model")
         check_type(config, TrainConfig, "config")
         self.model, self.config, self.folder = model, config, folder
-        self.device = next(model.parameters()).device
         self.rank, self.size = rank_and_size()
         self.is_main = self.rank == 0
         self.step = self.tokens = 0
@@ -276,12 +282,7 @@ class TrainingRun:
             group["lr"] = self._rate()
         self.tokens += batch.num_tokens
         self.losses.append(
-            train_step(
-                self.objective,
-                batch.to(self.device),
-                self.optimizer,
-                clip_norm=self.config.clip_norm,
-            )
+            train_step(self.objective, batch, self.optimizer, clip_norm=self.config.clip_norm)
         )
 
     def _rate(self) -> float:
@@ -385,4 +386,6 @@ def _engine(objective: Objective, config: TrainConfig, size: int) -> nn.Module:
     """Compile the objective and make it data-parallel, as far as that is asked for."""
     if config.compile:  # for batches of any size
         objective.states = torch.compile(objective.states, dynamic=True)
+        if next(objective.parameters()).is_cuda:  # fewer passes over the logits
+            objective.chunk_loss = torch.compile(losses_and_gradient, dynamic=True)
     return nn.parallel.DistributedDataParallel(objective) if size > 1 else objective

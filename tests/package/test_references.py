@@ -25,7 +25,7 @@ from transformer_lab import (
     sequence_loss,
     sinusoidal_encoding,
 )
-from transformer_lab.loss import CHUNK, FusedLoss
+from transformer_lab.loss import CHUNK, FusedLoss, losses_and_gradient
 from transformer_lab.model import num_parameters
 
 B, H, LQ, LK, D = 3, 2, 5, 7, 8  # all different, so that no axis can stand in for another
@@ -430,3 +430,33 @@ def test_the_loss_in_chunks_takes_bfloat16_states():
     assert_close(fused, plain, rtol=5e-3, atol=0)
     assert_close(low.grad.float(), states_2.grad, rtol=0.05, atol=1e-4)
     assert_close(weight.grad, weight_2.grad, rtol=0.05, atol=2e-3)
+
+
+def test_padding_counts_nothing_in_the_loss_in_chunks():
+    """On a GPU the rows of padding stay, for nobody there can wait to hear which they are."""
+    states, weight = randn(CHUNK + 30, D), randn(13, D, seed=1)
+    targets = torch.randint(0, 13, (CHUNK + 30,), generator=seeded(2))
+    real = targets != 0
+    assert 0 < real.sum() < len(real)
+    states_2, weight_2 = clones(states, weight)
+    whole = FusedLoss.apply(states, weight, targets, 0.1)
+    chosen = FusedLoss.apply(states_2[real], weight_2, targets[real], 0.1)
+    assert_close(whole, chosen)
+    (whole * 0.3).backward()
+    (chosen * 0.3).backward()
+    assert_close(states.grad, states_2.grad, rtol=1e-5, atol=1e-6)
+    assert_close(weight.grad, weight_2.grad, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_compiled_loss_is_the_loss(dtype, without_shape_checks):
+    torch.compiler.reset()
+    compiled = torch.compile(losses_and_gradient, backend="eager", fullgraph=True)
+    targets = torch.randint(0, 13, (20,), generator=seeded(2))
+    logits = 3 * randn(20, 13).detach().to(dtype)
+    for ours, expected in zip(
+        compiled(logits.clone(), targets, 0.1),
+        losses_and_gradient(logits.clone(), targets, 0.1),
+        strict=True,
+    ):
+        assert_close(ours, expected)

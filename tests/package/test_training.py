@@ -376,6 +376,13 @@ def test_bfloat16_training_is_close_to_float32():
     assert low == pytest.approx(high, rel=0.01)
 
 
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_the_largest_product_is_in_the_precision_asked_for(tiny, precision):
+    objective = Objective(fresh(tiny), replace(CONFIG, precision=precision))
+    ids = torch.tensor([[4, 5, EOS]])
+    assert objective.states(ids, ids).dtype == getattr(torch, precision)
+
+
 def test_one_compilation_serves_batches_of_every_shape(tiny, monkeypatch, without_shape_checks):
     """A size that is written into a message, for one, would make torch.compile read it again."""
     graphs = []

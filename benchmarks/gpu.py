@@ -1,0 +1,81 @@
+"""`python -m benchmarks.gpu`: all that is measured on a GPU, one JSON file per part, tables last.
+
+The parts together take at most nine minutes on one H200; each stops adding measurements when its
+share of them is over, and says what it left out. With `--search`, recipes for Multi30k are tried
+first, in another eight minutes; what they give decides which one the other parts use.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from benchmarks import gpu_inference, gpu_numerics, gpu_quality, gpu_speed, report
+from benchmarks.lab import Lab
+from benchmarks.report import RESULTS
+
+PARTS: dict[str, tuple[Callable[[Lab], dict], float]] = {  # and the seconds that each may take
+    "quality": (gpu_quality.quality, 180),
+    "time_to_quality": (gpu_quality.time_to_quality, 130),
+    "speed": (gpu_speed.speed, 120),
+    "inference": (gpu_inference.inference, 40),
+    "numerics": (gpu_numerics.numerics, 60),
+}
+SEARCH = (gpu_quality.search, 480)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the parts one after the other; each file is written as soon as its part is done."""
+    options = _parser().parse_args(arguments)
+    if not (torch.cuda.is_available() or options.smoke):
+        print("There is no CUDA GPU on this machine; --smoke runs every part at toy size on a CPU.")
+        return 2
+    output = options.output or (None if options.smoke else RESULTS)
+    device = torch.device("cpu" if options.smoke else "cuda")
+    lab = Lab(device, output, options.smoke)
+    wanted = [*(["search"] if options.search else []), *(options.only or PARTS)]
+    parts = {name: ({"search": SEARCH} | PARTS)[name] for name in wanted}
+    results, failed = [], []
+    for name, (measure, seconds) in parts.items():
+        try:
+            results.append(_run(lab, name, measure, seconds, options.commit))
+        except (RuntimeError, OSError, ValueError) as error:  # the other parts may still work
+            failed.append(f"{name}: {type(error).__name__}: {error}")
+    for result in results:
+        print(f"\n## {result['part']}, {result['seconds']:.0f} s\n\n{report.tables(result)}")
+    if failed:
+        print("\n".join(failed), file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
+    names = ["search", *PARTS]
+    parser.add_argument("--only", action="append", choices=names, help="this part; may be repeated")
+    parser.add_argument("--search", action="store_true", help="first try recipes for Multi30k")
+    parser.add_argument("--output", type=Path, help="folder for the results (benchmarks/results)")
+    parser.add_argument("--commit", help="the commit, where there is no git to ask")
+    parser.add_argument("--smoke", action="store_true", help="toy sizes; writes only to --output")
+    return parser
+
+
+def _run(lab: Lab, name: str, measure, seconds: float, commit: str | None) -> dict:
+    """Measure one part, and write what it gives, or say why not."""
+    start = time.perf_counter()
+    lab.deadline, lab.left_out = start + seconds, []
+    result = report.describe_run(name, smoke=lab.smoke)
+    if commit:
+        result["commit"] = commit
+    print(f"{name}: at most about {seconds:.0f} s", flush=True)
+    result |= measure(lab)
+    result |= {"left_out": lab.left_out, "seconds": time.perf_counter() - start}
+    if lab.output:
+        report.write(lab.output / f"gpu_{name}.json", result)
+    return result
+
+
+if __name__ == "__main__":
+    sys.exit(main())

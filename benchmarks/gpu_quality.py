@@ -1,0 +1,190 @@
+"""Quality of the Multi30k model, what was tried for it, and how soon it is reached."""
+
+import statistics
+import time
+from dataclasses import asdict, replace
+
+from benchmarks.engine import Way, train
+from benchmarks.lab import RECIPES, TESTS, Lab
+
+SEEDS = (0, 1, 2)
+PUBLISHED = 41.02  # text-only Transformer-Tiny, test2016 (LividWo/Revisit-MMT)
+GOAL = 41.0
+LADDER = {  # each rung keeps what the rungs above it have
+    "eager float32, sentences in any order": {},
+    "sentences of about one length together": {"bucketed": True},
+    "bfloat16": {"bfloat16": True},
+    "fused attention (SDPA)": {"sdpa": True},
+    "fused AdamW": {"fused_adam": True},
+    "torch.compile of each layer": {"compiled": True},
+    "CUDA graphs": {"graphs": True},
+    "data on the device": {"resident": True},
+    "the same without torch.compile": {"compiled": False},
+}
+
+
+def quality(lab: Lab) -> dict:
+    """Train `tok` with three seeds and `raw` with one, as the search chose, and score each test."""
+    name, preset = lab.recipe()
+    rows = []
+    for variant, seed in [*(("tok", seed) for seed in SEEDS), ("raw", 0)]:
+        longest = max((row["total_seconds"] for row in rows), default=0.0)
+        if lab.has(1.2 * longest, f"{variant}, seed {seed}"):
+            rows.append(_scored(lab, variant, seed))
+    summary = []
+    for variant in ("tok", "raw"):
+        means = [_mean(rows, variant, test) for test in TESTS]
+        count = sum(row["variant"] == variant for row in rows)
+        if count:
+            what = f"Multi30k En→De, {variant}, beam {preset.beam}, GPU, BLEU on {', '.join(TESTS)}"
+            target = f"≥ 41.5 on test2016 (published: {PUBLISHED})" if variant == "tok" else ""
+            summary.append([f"{what}; seeds: {count}", "; ".join(means), target])
+    columns = ["variant", "seed", "training, s", "validation", *TESTS]
+    cells = [
+        [row["variant"], row["seed"], f"{row['seconds']:.1f}"]
+        + [f"{row['scores'][split]['bleu']:.2f}" for split in ("val", *TESTS)]
+        for row in rows
+    ]
+    title = f'BLEU, recipe "{name}"; ' + _signatures(rows)
+    tables = [{"title": title, "columns": columns, "rows": cells}]
+    recipe = {"name": name} | asdict(preset)
+    return {"summary": summary, "tables": tables, "rows": rows, "recipe": recipe}
+
+
+def _scored(lab: Lab, variant: str, seed: int) -> dict:
+    start = time.perf_counter()
+    run, history = lab.trained(variant, seed)
+    scores = {split: lab.bleu(run, split) for split in ("val", *TESTS)}
+    return {
+        "variant": variant,
+        "seed": seed,
+        "seconds": history[-1]["seconds"],
+        "setup_seconds": history[-1]["setup_seconds"],
+        "total_seconds": time.perf_counter() - start,
+        "scores": scores,
+        "history": history,
+    }
+
+
+def _mean(rows: list[dict], variant: str, test: str) -> str:
+    values = [row["scores"][test]["bleu"] for row in rows if row["variant"] == variant]
+    if len(values) < 2:
+        return "".join(f"{value:.2f}" for value in values)
+    return f"{statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}"
+
+
+def _signatures(rows: list[dict]) -> str:
+    found = {row["variant"]: row["scores"]["test2016"]["signature"] for row in rows}
+    return "; ".join(f"{variant}: {signature}" for variant, signature in found.items())
+
+
+def search(lab: Lab) -> dict:
+    """Train each recipe once; choose the one with the highest BLEU on the validation set."""
+    task, rows = lab.task("tok"), []
+    for name in list(RECIPES)[: 2 if lab.smoke else None]:
+        longest = max((row["total_seconds"] for row in rows), default=0.0)
+        if lab.has(longest, f'recipe "{name}"'):
+            row = lab.attempt(f'recipe "{name}"', _try, lab, task, name)
+            rows += [row] if row else []
+    best = max(rows, key=lambda row: row["validation"])
+    cells = [
+        [row["recipe"], row["steps"], f"{row['seconds']:.1f}", f"{row['validation']:.2f}"]
+        for row in sorted(rows, key=lambda row: -row["validation"])
+    ]
+    columns = ["recipe", "steps", "training, s", "BLEU, validation"]
+    title = "What was tried: one seed each, the choice made on the validation set"
+    tables = [{"title": title, "columns": columns, "rows": cells}]
+    return {"summary": [], "tables": tables, "rows": rows, "chosen": best["recipe"]}
+
+
+def _try(lab: Lab, task, name: str) -> dict:
+    start = time.perf_counter()
+    _, preset = lab.recipe(name)
+    trainer = lab.trainer(task, preset, lab.way())
+    lab.prepare(trainer)
+    history, snapshots = train(trainer, preset.training.steps, preset.training.checkpoint_every)
+    run = lab.run_of(task, preset, trainer, snapshots)
+    return {
+        "recipe": name,
+        "settings": RECIPES[name],
+        "steps": preset.training.steps,
+        "seconds": history[-1]["seconds"],
+        "loss": history[-1]["loss"],
+        "validation": lab.bleu(run, "val")["bleu"],
+        "total_seconds": time.perf_counter() - start,
+    }
+
+
+def time_to_quality(lab: Lab) -> dict:
+    """Find the first checkpoint that reaches the goal, then measure what each rung gives."""
+    goal = 0.0 if lab.smoke else GOAL
+    reached, tried = _first_to_reach(lab, goal)
+    rungs = _ladder(lab)
+    seconds = f"{reached['total_seconds']:.1f} s" if reached else "not reached"
+    title = "Training speed, one thing added after the other (real tokens, source and target)"
+    cells = [
+        [rung["name"], f"{rung['tokens_per_second']:,.0f}", f"{rung['setup_seconds']:.0f}"]
+        for rung in rungs
+    ]
+    tables = [
+        {
+            "title": f"BLEU on test2016 (tok, beam 5) of the mean of the last checkpoints; "
+            f"first at {goal} or more: {seconds}",
+            "columns": ["step", "seconds, recording the graphs included", "BLEU"],
+            "rows": [[t["step"], f"{t['total_seconds']:.1f}", f"{t['bleu']:.2f}"] for t in tried],
+        },
+        {"title": title, "columns": ["step", "tokens/s", "set-up, s"], "rows": cells},
+    ]
+    what = f"Multi30k: seconds of training to BLEU {GOAL} on test2016, GPU"
+    summary = [[what, seconds, "≤ 60 s"]]
+    return {
+        "summary": summary,
+        "tables": tables,
+        "reached": reached,
+        "tried": tried,
+        "ladder": rungs,
+    }
+
+
+def _first_to_reach(lab: Lab, goal: float) -> tuple[dict | None, list[dict]]:
+    """Train once, keeping checkpoints, then score them in order, outside the measured time."""
+    task, (_, preset) = lab.task("tok"), lab.recipe()
+    trainer = lab.trainer(task, preset, lab.way())
+    setup, steps = lab.prepare(trainer), preset.training.steps
+    every = max(1, preset.training.checkpoint_every // 2)
+    history, snapshots = train(trainer, steps, every)
+    tried = []
+    for i in range(len(history) // 4, len(history)):  # the first quarter is far below the goal
+        if not lab.has(40 if lab.device.type == "cuda" else 0, f"checkpoint {i + 1}"):
+            break
+        run = lab.run_of(task, preset, trainer, snapshots[: i + 1])
+        bleu = lab.bleu(run, "test2016")["bleu"]
+        tried.append(history[i] | {"bleu": bleu, "total_seconds": setup + history[i]["seconds"]})
+        if bleu >= goal:
+            return tried[-1], tried
+    return None, tried
+
+
+def _ladder(lab: Lab) -> list[dict]:
+    switches = dict.fromkeys((name for rung in LADDER.values() for name in rung), False)
+    rungs = []
+    for name, more in LADDER.items():
+        switches |= more
+        if lab.has(0, f'rung "{name}"'):
+            rung = lab.attempt(f'rung "{name}"', _rung, lab, name, lab.way(**switches))
+            rungs += [rung] if rung else []
+    return rungs
+
+
+def _rung(lab: Lab, name: str, way: Way) -> dict:
+    """Return the tokens per second of one way to train, after its set-up and some steps."""
+    _, preset = lab.recipe()
+    preset = replace(preset, training=replace(preset.training, warmup=2000))
+    trainer = lab.trainer(lab.task("tok"), preset, way)
+    setup = trainer.prepare()
+    warm_up, steps = (1, 2) if lab.smoke else (20, 150)
+    train(trainer, warm_up, every=warm_up)
+    before = trainer.tokens
+    history, _ = train(trainer, warm_up + steps, every=warm_up + steps)
+    speed = (trainer.tokens - before) / history[-1]["seconds"]
+    return {"name": name, "tokens_per_second": speed, "setup_seconds": setup, "way": asdict(way)}

@@ -1,0 +1,137 @@
+"""`python -m benchmarks.readme`: write the results into README.md and benchmarks/README.md.
+
+Both are made from `benchmarks/results/*.json`; a part that was not measured is left out. A test
+fails when they say something else.
+"""
+
+import statistics
+from pathlib import Path
+
+from benchmarks.report import RESULTS, ROOT, markdown, table, tables
+from transformer_lab.files import read_json, write_atomically
+
+START, END = "<!-- results: made by python -m benchmarks.readme -->", "<!-- end of the results -->"
+PAGES = {"README.md": "short", "benchmarks/README.md": "full"}
+RATIOS = ("training", "decoding")
+AGAINST = ": speed against `nn.Transformer` with a dense loss"
+PRESETS = {
+    "dates": ("Dates", "≥ 99.5 % in ≤ 60 s"),
+    "multi30k": ("Multi30k En→De, raw, on the CPU", "test2016 ≥ 34 in ≤ 20 min"),
+}
+GPU = ("quality", "time_to_quality", "speed", "inference", "numerics", "search")
+
+
+def read_results(folder: Path = RESULTS) -> dict[str, dict]:
+    """Return the results by the names of their files, in the order in which they are shown."""
+    names = (*RATIOS, *PRESETS, *(f"gpu_{part}" for part in GPU))
+    paths = {name: folder / f"{name}.json" for name in names}
+    return {name: read_json(path) for name, path in paths.items() if path.exists()}
+
+
+def short(results: dict[str, dict]) -> str:
+    """Return one table of what was measured beside what was aimed at."""
+    rows = []
+    for name, result in results.items():
+        if name in RATIOS:
+            rows += [
+                [
+                    row["name"].replace(": transformer_lab", AGAINST),
+                    *(f"{row['ratio']['median']:.1f} ×", row["target"]),
+                ]
+                for row in result["rows"]
+                if row.get("target")
+            ]
+        elif name in PRESETS:
+            rows.append(_preset_row(name, result["rows"]))
+        else:
+            rows += result["summary"]
+    if not rows:
+        return "Nothing has been measured yet: `make bench`."
+    lines = markdown(["what", "measured", "target"], rows)
+    about = "[benchmarks/](benchmarks/README.md) has all the tables and says how to repeat them."
+    return f"{lines}\n\nMeasured on {_machines(results)}.\n{about}"
+
+
+def full(results: dict[str, dict]) -> str:
+    """Return every table, under the machine and the versions that it was measured with."""
+    sections = []
+    for name, result in results.items():
+        if name in RATIOS:
+            body = table(result["rows"])
+        elif name in PRESETS:
+            body = _preset_table(result["rows"])
+        else:
+            body = tables(result)
+        sections.append(f"### {name}\n\n{_about(result)}\n\n{body}")
+    return "\n\n".join(sections) or "Nothing has been measured yet: `make bench`."
+
+
+def _preset_row(name: str, rows: list[dict]) -> list[str]:
+    what, target = PRESETS[name]
+    tests = ", ".join(f"{test} {_scores(rows, test)}" for test in rows[0]["scores"])
+    seconds = statistics.mean(row["seconds"] for row in rows)
+    time = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
+    seeds = f"{len(rows)} seeds" if len(rows) > 1 else "one seed"
+    return [f"{what}, {seeds}", f"{tests}, in {time} of training", target]
+
+
+def _preset_table(rows: list[dict]) -> str:
+    tests = list(rows[0]["scores"])
+    lines = [
+        [row["seed"], f"{row['seconds']:.0f}", f"{row['parameters']:,}"]
+        + [_scores([row], test) for test in tests]
+        for row in rows
+    ]
+    signatures = {s["signature"] for row in rows for s in row["scores"].values() if len(s) > 1}
+    about = [f"sacreBLEU: `{signature}`" for signature in sorted(signatures)]
+    columns = ["seed", "training, s", "parameters", *tests]
+    return "\n\n".join([markdown(columns, lines), *about])
+
+
+def _scores(rows: list[dict], test: str) -> str:
+    """Return the mean over the rows, and the lowest and highest if they differ."""
+    scores = [row["scores"][test] for row in rows]
+    if "bleu" in scores[0]:
+        values, sign, unit = [score["bleu"] for score in scores], "BLEU ", ""
+    else:
+        values, sign, unit = [100 * score["exact_match"] for score in scores], "", " % right"
+    spread = f" ({min(values):.2f} to {max(values):.2f})" if min(values) < max(values) else ""
+    return f"{sign}{statistics.mean(values):.2f}{unit}{spread}"
+
+
+def _about(result: dict) -> str:
+    hardware, versions = result["hardware"], result["versions"]
+    machine = hardware.get("gpu") or f"{hardware['cpu']}, threads: {result['threads']}"
+    return (
+        f"{machine}; PyTorch {versions['torch']}, Python {versions['python']}; "
+        f"{result['date'][:10]}, commit {result['commit'][:8]}."
+    )
+
+
+def _machines(results: dict[str, dict]) -> str:
+    """Return each machine once."""
+    names = [r["hardware"].get("gpu") or r["hardware"]["cpu"] for r in results.values()]
+    return " and ".join(dict.fromkeys(names))
+
+
+def renew(text: str, section: str) -> str:
+    """Return the page with the section between its two markers; `ValueError` if one is missing."""
+    before, found, rest = text.partition(START)
+    _, ended, after = rest.partition(END)
+    if not (found and ended):
+        raise ValueError(f"the page must hold {START} and {END}")
+    return f"{before}{START}\n\n{section}\n\n{END}{after}"
+
+
+def main() -> None:
+    """Write both pages."""
+    results = read_results()
+    for name, kind in PAGES.items():
+        path = ROOT / name
+        section = short(results) if kind == "short" else full(results)
+        write_atomically(path, renew(path.read_text(), section).encode())
+        print(f"wrote {path}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""`python -m benchmarks.ship RUN`: make `transformer_lab/pretrained/` out of a run folder.
+
+The weights are stored as float16, half the size, and scored as they are stored.
+"""
+
+import argparse
+from pathlib import Path
+
+import torch
+
+from transformer_lab import Run, load_run
+from transformer_lab.files import read_json, write_atomically, write_json, write_tensors
+from transformer_lab.model import WEIGHTS, load_weights, save, weights
+from transformer_lab.runs import METRICS, PRETRAINED, TOKENIZER
+
+LIMIT = 12_000_000  # bytes
+KEPT = ("seed", "training", "parameters", "seconds", "steps", "hardware", "versions")
+CARD = """\
+# English to German, for captions of photographs
+
+A Transformer of {layers} layers, d_model {d_model}, {heads} heads, d_ff {d_ff}, {norm},
+one vocabulary of {vocabulary:,} pieces (byte-pair encoding): {parameters:,} parameters, stored
+as float16 in `weights.safetensors`. `transformer-lab translate` uses it when no `--run` is given.
+
+## How it was trained
+
+On the 29,000 pairs of the training split of Multi30k, cased and not tokenised, from nothing:
+{steps:,} steps with batches of at most {max_tokens:,} target tokens, in {minutes:.1f} minutes
+on {where} ({name}, threads: {threads}),
+PyTorch {torch}, seed {seed}. The weights are the mean of the last {average} snapshots.
+
+To train it again: `transformer-lab train multi30k --seed {seed} --output runs/multi30k`.
+
+## How good it is
+
+With a beam of {beam}, the weights as they are stored here:
+
+{scores}
+
+{signature}
+
+It has seen nothing but captions: "A man in a red hat is reading a book." Anything else it
+translates badly, and it never says that it does not know.
+
+## Licence
+
+The captions of Multi30k (Elliott et al., 2016) are for non-commercial research and education.
+This model was made from them, so use it for that only. The code is under the MIT License.
+"""
+
+
+def ship(run: Run, folder: Path, *, progress: bool = True) -> dict:
+    """Write the run to `folder`, with half the bits, and a card; return the metrics.
+
+    Raises `ValueError` if the weights take more than 12 MB.
+    """
+    half = {name: tensor.detach().half() for name, tensor in weights(run.model).items()}
+    size = sum(2 * tensor.numel() for tensor in half.values())
+    if size > LIMIT:
+        raise ValueError(f"the weights must take at most {LIMIT:,} bytes, got {size:,}")
+    load_weights(run.model, half, "the run")  # what is scored is what is shipped
+    notes = read_json(run.folder / METRICS)
+    metrics = {"data": run.data, "beam": run.beam, "weights": "float16"}
+    metrics |= {name: notes[name] for name in KEPT}
+    metrics["scores"] = run.evaluate(progress=progress)
+    save(run.model, folder)
+    write_tensors(folder / WEIGHTS, half)
+    run.tokenizer.save(folder / TOKENIZER)
+    write_atomically(folder / "CARD.md", card(run, metrics).encode())
+    write_json(folder / METRICS, metrics)
+    return metrics
+
+
+def card(run: Run, metrics: dict) -> str:
+    """Return the text of CARD.md."""
+    c, hardware, training = run.model.config, metrics["hardware"], metrics["training"]
+    scores = metrics["scores"]
+    lines = ["| test set | BLEU |", "|---|---|"]
+    lines += [f"| {name} | {score['bleu']:.2f} |" for name, score in scores.items()]
+    signature = next(iter(scores.values()))["signature"]
+    return CARD.format(
+        layers=f"{c.num_encoder_layers}+{c.num_decoder_layers}",
+        d_model=c.d_model,
+        heads=c.num_heads,
+        d_ff=c.d_ff,
+        norm="normalised before each sub-layer" if c.pre_norm else "normalised as in the paper",
+        vocabulary=c.target_vocab_size,
+        parameters=metrics["parameters"],
+        steps=metrics["steps"],
+        max_tokens=training["max_tokens"],
+        average=training["average"],
+        minutes=metrics["seconds"] / 60,
+        where="a GPU" if hardware["device"] == "cuda" else "a CPU, without a GPU",
+        name=hardware["name"],
+        threads=hardware["threads"],
+        torch=metrics["versions"]["torch"],
+        seed=metrics["seed"],
+        beam=run.beam,
+        scores="\n".join(lines),
+        signature=f"sacreBLEU: `{signature}`",
+    )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Ship the run that the command line names."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.ship", description=__doc__)
+    parser.add_argument("run", type=Path, help="folder of a finished run on Multi30k, raw")
+    parser.add_argument("--output", type=Path, default=PRETRAINED, help="(the package's own)")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    metrics = ship(load_run(options.run), options.output)
+    print({name: score["bleu"] for name, score in metrics["scores"].items()})
+
+
+if __name__ == "__main__":
+    main()

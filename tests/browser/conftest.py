@@ -1,0 +1,268 @@
+"""A real JupyterLab in a real Chromium, and what a reader does there.
+
+The notebooks are a copy, so that no test can save over the course's own. Without playwright or
+Chromium every test is skipped, and the summary says why.
+"""
+
+import json
+import os
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = (
+    "--no-sandbox",  # Chromium has none for root
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
+SETTINGS = {  # nothing may pop up, and every cell is in the page, also those out of sight
+    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+    "notebook-extension/tracker": {"windowingMode": "none"},
+}
+PATIENCE = 60  # seconds for one step; a shared machine can be slow
+SCREENSHOTS = Path(
+    os.environ.get("TRANSFORMER_LAB_SCREENSHOTS")
+    or Path(tempfile.gettempdir(), "transformer-lab-screenshots")
+)
+kept = []  # the screenshots of this run
+
+
+def pytest_terminal_summary(terminalreporter):
+    if kept:
+        terminalreporter.write_line(f"{len(kept)} screenshots are in {SCREENSHOTS}")
+
+
+@pytest.fixture(scope="module")  # not longer: while it lives, other tests cannot use asyncio
+def chromium():
+    api = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed (it comes with the extra dev)"
+    )
+    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if program is None:
+        pytest.skip("there is no Chromium here (Debian: apt install chromium)")
+    api.expect.set_options(timeout=1000 * PATIENCE)
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def lab(chromium, tmp_path_factory):
+    """A running JupyterLab: its folder, address and token."""
+    home = tmp_path_factory.mktemp("jupyterlab")
+    (home / "course").mkdir()
+    for name, values in SETTINGS.items():
+        file = home / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(values))
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    token = secrets.token_hex()
+    own = {  # in the place of the settings of whoever runs the tests
+        "JUPYTERLAB_SETTINGS_DIR": home / "settings",
+        "JUPYTERLAB_WORKSPACES_DIR": home / "workspaces",
+        "JUPYTER_CONFIG_DIR": home / "config",
+        "JUPYTER_DATA_DIR": home / "data",
+        "JUPYTER_RUNTIME_DIR": home / "runtime",
+        "IPYTHONDIR": home / "ipython",
+        "JUPYTER_TOKEN": token,
+    }
+    flags = ["--no-browser", "--ServerApp.ip=127.0.0.1", "--ServerApp.allow_root=True"]
+    flags += [f"--ServerApp.port={port}", "--ServerApp.port_retries=0"]
+    with (home / "log.txt").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "jupyterlab", *flags, f"--ServerApp.root_dir={home}/course"],
+            cwd=home,
+            env=os.environ | {name: str(value) for name, value in own.items()},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        wait_for_port(port, process, home / "log.txt")
+        yield {"folder": home / "course", "address": f"http://127.0.0.1:{port}", "token": token}
+    finally:
+        process.terminate()  # the server shuts its kernels down, and then itself
+        try:
+            process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()  # a kernel ends by itself when its server is gone
+
+
+def wait_for_port(port, process, log):
+    deadline = time.monotonic() + 3 * PATIENCE
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            return socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.2)
+    pytest.fail(f"JupyterLab did not start:\n{log.read_text(errors='replace')[-3000:]}")
+
+
+@pytest.fixture
+def open_notebook(chromium, lab, request):
+    """Open a notebook of the course by its path: `open_notebook("notebooks/00_start_here.ipynb")`.
+
+    Each test has a copy of its own, and so a new kernel. A screenshot of the last state is kept
+    whether the test passes or not.
+    """
+    name = request.node.name
+    for folder in ("notebooks", "exercises"):
+        unwanted = shutil.ignore_patterns(".ipynb_checkpoints")
+        shutil.copytree(ROOT / folder, lab["folder"] / name / folder, ignore=unwanted)
+    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(1000 * PATIENCE)
+    page = context.new_page()
+
+    def open_notebook(path):
+        place = f"/lab/workspaces/{name}/tree/{name}/{path}"
+        page.goto(f"{lab['address']}{place}?token={lab['token']}")
+        return Notebook(page, lab["folder"] / name / path)
+
+    yield open_notebook
+    screenshot(page, f"end_of_{name}")
+    context.close()
+
+
+def screenshot(page, name):
+    kept.append(SCREENSHOTS / f"{name}.png")
+    page.screenshot(path=kept[-1])
+
+
+class Notebook:
+    """A notebook in JupyterLab. Each cell is named by a piece of its source, as it was stored."""
+
+    def __init__(self, page, file):
+        self.page, self.name = page, f"{file.parent.name}_{file.stem[:2]}"
+        cells = json.loads(file.read_text("utf-8"))["cells"]
+        self.sources = ["".join(cell["source"]) for cell in cells]
+        self._wait_for(page.locator("#jupyterlab-splash"), "to_have_count", 0)
+        self._wait_for(page.locator(".jp-Notebook-cell"), "to_have_count", len(cells))
+        self._wait_for(page.locator(".jp-Notebook-cell h1"), "to_be_visible")  # text comes last
+        self.wait_idle()
+
+    # ---- What a reader does
+
+    def run(self, part):
+        """Click into a cell and press Shift+Enter; return when it has run."""
+        prompt = self.cell(part).locator(".jp-InputPrompt")
+        before = prompt.inner_text()
+        self.cell(part).locator(".cm-content").click()
+        self.page.keyboard.press("Shift+Enter")
+        self._wait_for(prompt, "not_to_have_text", before)
+        self._wait_for(prompt, "to_have_text", re.compile(r"\[\d+\]"))
+        self.wait_idle()
+
+    def run_all(self, *, seconds):
+        """Clear all outputs and run all cells, by the menu; return when they ran or one failed."""
+        self._choose("Edit", "Clear Outputs of All Cells")
+        self._choose("Run", "Run All Cells")
+        self.page.wait_for_function(
+            """() => {
+                const prompts = [...document.querySelectorAll(".jp-CodeCell .jp-InputPrompt")];
+                const counts = (pattern) => prompts.filter((p) => pattern.test(p.innerText)).length;
+                const failed = document.querySelector("[data-mime-type$='jupyter.stderr']");
+                return counts(/\\d/) == prompts.length || (failed && !counts(/\\*/));
+            }""",
+            timeout=1000 * seconds,
+        )
+        self.wait_idle()
+
+    def write(self, part, line):
+        """Type `line` in the place of the last line of a cell."""
+        self.cell(part).locator(".cm-content").click()
+        for key in ("Control+End", "Shift+Home"):  # Home stops at the indentation
+            self.page.keyboard.press(key)
+        self.page.keyboard.type(line)
+
+    def slide(self, part, label, share):
+        """Click on the slider with this label, at `share` of its length: one change, one redraw."""
+        slider = self.cell(part).locator(".widget-slider", has_text=label)
+        track = slider.locator(".noUi-target")
+        track.scroll_into_view_if_needed()
+        box = track.bounding_box()
+        self.page.mouse.click(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
+
+    def fill(self, part, label, text):
+        """Type into the text field with this label, and press Enter."""
+        self.cell(part).get_by_label(label).fill(text)
+        self.page.keyboard.press("Enter")
+
+    # ---- What a reader sees
+
+    def cell(self, part):
+        places = [place for place, source in enumerate(self.sources) if part in source]
+        assert len(places) == 1, f"{part!r} is in {len(places)} cells of the notebook"
+        return self.page.locator(".jp-Notebook-cell").nth(places[0])
+
+    def sees(self, part, text):
+        """Wait until the output of a cell contains `text`."""
+        self._wait_for(self.cell(part).locator(".jp-Cell-outputArea"), "to_contain_text", text)
+
+    def picture(self, part):
+        return self.cell(part).locator(".jp-Cell-outputArea img").get_attribute("src")
+
+    def sees_new_picture(self, part, old):
+        """Wait until a cell's picture is another than `old`, and return it."""
+        picture = self.cell(part).locator(".jp-Cell-outputArea img")
+        self._wait_for(picture, "not_to_have_attribute", "src", old)
+        self.wait_idle()
+        return self.picture(part)
+
+    def errors(self):
+        """What no reader should see: exceptions, warnings, formulas in red, dead widgets."""
+        red = "mjx-merror, mjx-container [style*='color: red']"
+        seen = self.page.locator(f"[data-mime-type$='jupyter.stderr'], {red}").all_inner_texts()
+        outputs = self.page.locator(".jp-OutputArea-output").all_inner_texts()
+        return seen + [o for o in outputs if re.search("Error displaying widget|Loading widget", o)]
+
+    def wait_idle(self):
+        self._wait_for(self.page.locator("#jp-main-statusbar"), "to_contain_text", "| Idle")
+
+    def screenshot(self, name, part=None):
+        """Keep what is on the screen; with `part`, after scrolling to that cell."""
+        if part is not None:
+            self.cell(part).scroll_into_view_if_needed()
+        screenshot(self.page, f"{self.name}_{name}")
+
+    def screenshot_pages(self, name):
+        """Keep the whole notebook, one screen after the other."""
+        scroller = self.page.locator(".jp-Notebook .jp-WindowedPanel-outer").first
+        screen = scroller.evaluate("(it) => it.clientHeight")
+        last = self.page.locator(".jp-Notebook-cell").last.bounding_box()
+        scrolled = scroller.evaluate("(it) => it.scrollTop") - scroller.bounding_box()["y"]
+        end = int(last["y"] + last["height"] + scrolled)  # below it, the notebook is empty
+        for page, top in enumerate(range(0, end, screen - 50), 1):
+            scroller.evaluate("(it, top) => { it.scrollTop = top }", top)
+            self.screenshot(f"{name}_{page:02}")
+
+    def _wait_for(self, locator, what, *arguments):
+        """Wait with playwright's `expect`; if in vain, fail without its text of the whole page."""
+        from playwright.sync_api import expect
+
+        try:
+            return getattr(expect(locator), what)(*arguments)
+        except AssertionError as error:
+            lines = str(error).partition("Aria snapshot")[0].splitlines()
+        pytest.fail("\n".join(line[:200] for line in lines))  # a picture is one long line
+
+    def _choose(self, menu, entry):
+        for kind, label in (("MenuBar", menu), ("Menu", entry)):
+            labels = self.page.locator(f".lm-{kind}-itemLabel")
+            labels.filter(has_text=re.compile(f"^{label}$")).click()

@@ -1,0 +1,51 @@
+"""Lessons as a reader sees them: every cell runs, and the widgets answer."""
+
+import pytest
+
+pytestmark = [pytest.mark.serial, pytest.mark.timeout(600)]  # a shared machine can be slow
+
+
+def test_lesson_02_runs_and_its_sliders_redraw_their_pictures(open_notebook):
+    lesson = open_notebook("notebooks/02_scaled_dot_product_attention.ipynb")
+    lesson.screenshot("opened")
+    lesson.run_all(seconds=200)
+    assert lesson.errors() == []
+    lesson.screenshot_pages("page")
+
+    lookup = "temperature=slider"
+    first = lesson.picture(lookup)
+    lesson.screenshot("temperature_1", lookup)
+    lesson.slide(lookup, "temperature", 0.95)
+    hot = lesson.sees_new_picture(lookup, first)
+    lesson.screenshot("temperature_hot", lookup)
+    lesson.slide(lookup, "temperature", 0.05)
+    lesson.sees_new_picture(lookup, hot)
+    lesson.screenshot("temperature_cold", lookup)
+
+    weights = "d_k=size, power=power"
+    first = lesson.picture(weights)
+    lesson.slide(weights, "power", 0.5)
+    second = lesson.sees_new_picture(weights, first)
+    lesson.slide(weights, "d_k", 0.05)
+    lesson.sees_new_picture(weights, second)
+    lesson.screenshot("d_k_4", weights)
+    assert lesson.errors() == []
+
+
+def test_lesson_00_translates_the_date_that_is_typed(open_notebook):
+    lesson = open_notebook("notebooks/00_start_here.ipynb")
+    lesson.run_all(seconds=240)
+    assert lesson.errors() == []
+    lesson.screenshot_pages("page")
+
+    dates = "date=field"
+    first = lesson.picture(dates)
+    lesson.screenshot("date_given", dates)
+    lesson.fill(dates, "a date:", "SUNDAY, 2 MAY 1954")
+    second = lesson.sees_new_picture(dates, first)
+    lesson.screenshot("date_typed", dates)
+    lesson.fill(dates, "a date:", "3 Mar 1987")
+    assert lesson.sees_new_picture(dates, second) == first
+    lesson.fill(dates, "a date:", "friday " * 20)
+    lesson.sees(dates, "a sentence of 141 tokens is longer")
+    assert lesson.errors() == []

@@ -1,0 +1,313 @@
+"""The GPU's benchmarks run at toy size on a CPU, and what they compare is the same work."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.testing import assert_close
+from torch.utils.flop_counter import FlopCounterMode
+
+from benchmarks import engine, gpu, gpu_numerics, lab
+from benchmarks.engine import Corpus, Trainer, Way
+from benchmarks.flops import forward_flops, training_flops
+from benchmarks.gpu_inference import without_cache
+from transformer_lab import (
+    Batch,
+    ModelConfig,
+    Objective,
+    Run,
+    TrainConfig,
+    Transformer,
+    beam_search,
+    greedy_decode,
+    noam_rate,
+    train_step,
+)
+from transformer_lab.config import BOS, EOS, PAD
+from transformer_lab.model import weights
+
+PAIRS = [([4 + i % 5] * (1 + i % 7) + [EOS], [4 + i % 6] * (1 + i % 5) + [EOS]) for i in range(23)]
+CONFIG = TrainConfig(max_tokens=32, warmup=4, rate_factor=0.5, clip_norm=1.0)
+PLAIN = Way(bfloat16=False, graphs=False)
+
+
+@pytest.fixture(autouse=True)
+def fresh_compiler(without_shape_checks):
+    torch.compiler.reset()
+
+
+def model(tiny, **sizes) -> Transformer:
+    return tiny(target_vocab_size=11, tie_embeddings=True, **sizes)
+
+
+# ------------------------------------------------------------------------------------- the command
+
+
+def test_without_a_gpu_it_says_so_in_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert gpu.main([]) == 2
+    (line,) = capsys.readouterr().out.splitlines()
+    assert "no CUDA GPU" in line and "--smoke" in line
+
+
+def test_every_part_runs_at_toy_size_and_writes_its_file(tmp_path, capsys):
+    assert gpu.main(["--smoke", "--search", "--output", str(tmp_path), "--commit", "abc"]) == 0
+    out = capsys.readouterr().out
+    for name in ("search", *gpu.PARTS):
+        result = json.loads((tmp_path / f"gpu_{name}.json").read_text())
+        assert result["smoke"] and result["commit"] == "abc" and result["left_out"] == []
+        assert {"hardware", "versions", "seed", "date", "summary", "seconds"} <= set(result)
+        assert any(table["rows"] for table in result["tables"]) and f"## {name}" in out
+        for table in result["tables"]:
+            assert all(len(row) == len(table["columns"]) for row in table["rows"])
+    assert out.rindex("wrote ") < out.index("## search"), "the tables come last"
+    numerics = json.loads((tmp_path / "gpu_numerics.json").read_text())
+    assert all(row["within"] == "yes" for row in numerics["ways"]) and len(numerics["ways"]) == 8
+    inference = json.loads((tmp_path / "gpu_inference.json").read_text())
+    assert all(row["equal"] == row["sentences"] for row in inference["rows"])
+
+
+def test_only_some_parts_and_what_fails_is_said(tmp_path, monkeypatch, capsys):
+    def broken(lab):
+        raise RuntimeError("CUDA error: no kernel image")
+
+    def attempted(lab):
+        lab.attempt("one thing", broken, lab)
+        assert not lab.has(1e9, "another thing")
+        return {"summary": [], "tables": []}
+
+    monkeypatch.setattr(gpu, "SEARCH", (attempted, 1))
+    monkeypatch.setitem(gpu.PARTS, "speed", (broken, 1))
+    monkeypatch.setitem(gpu.PARTS, "numerics", (attempted, 1))
+    parts = ["--only", "speed", "--only", "numerics", "--search"]
+    assert gpu.main(["--smoke", *parts, "--output", str(tmp_path)]) == 1
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"gpu_search.json", "gpu_numerics.json"}
+    captured = capsys.readouterr()
+    assert "speed: RuntimeError: CUDA error: no kernel image" in captured.err
+    assert "Left out: one thing: RuntimeError: CUDA error" in captured.out
+    assert "Left out: another thing: no time" in captured.out
+
+
+def test_the_search_decides_what_the_others_train(tmp_path, monkeypatch):
+    monkeypatch.setattr(lab, "RESULTS", tmp_path / "results")
+    here = lab.Lab(torch.device("cpu"), tmp_path)
+    assert here.recipe()[0] == "preset"
+    (tmp_path / "results").mkdir()
+    for folder, chosen in ((tmp_path / "results", "preset"), (tmp_path, "rate × 2.5")):
+        (folder / lab.SEARCH).write_text(json.dumps({"chosen": chosen}))
+        name, preset = here.recipe()
+        assert name == chosen
+    assert preset.training.rate_factor == 2.5
+    for name in lab.RECIPES:
+        here.recipe(name)  # every one of them is a setting that there is
+
+
+# ----------------------------------------------------------------------------------------- batches
+
+
+@pytest.mark.parametrize("bucketed", [True, False])
+def test_an_epoch_holds_every_sentence_once_in_the_same_shapes(bucketed):
+    corpus = Corpus(PAIRS, 32, bucketed=bucketed)
+    epochs = [corpus.epoch(torch.Generator().manual_seed(seed)) for seed in (0, 1)]
+    shapes = []
+    for batches in epochs:
+        seen = []
+        for width, rows, tokens in batches:
+            source, target = corpus.take(width, rows)
+            assert source.shape == (len(rows), width) and target.shape == (len(rows), width + 1)
+            assert (target[:, 0] == BOS).all()
+            assert tokens == (source != PAD).sum() + (target[:, 1:] != PAD).sum() - sum(
+                rows == len(PAIRS)
+            )  # an empty sentence has an EOS, which no model must predict
+            for row, s, t in zip(rows.tolist(), source.tolist(), target.tolist(), strict=True):
+                expected = ([EOS], []) if row == len(PAIRS) else PAIRS[row]
+                assert [i for i in s if i != PAD] == expected[0]
+                assert [i for i in t if i != PAD] == [BOS, *expected[1]]
+                seen += [row] if row < len(PAIRS) else []
+        assert sorted(seen) == list(range(len(PAIRS)))
+        shapes.append(sorted((len(rows), width) for width, rows, _ in batches))
+    assert epochs[0][0][1].tolist() != epochs[1][0][1].tolist()
+    assert not bucketed or shapes[0] == shapes[1]
+    assert not bucketed or all(rows * width <= 32 for rows, width in shapes[0])
+
+
+# ------------------------------------------------------------------------------------------- steps
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_a_step_is_the_packages_step(tiny, smoothing):
+    config = replace(CONFIG, label_smoothing=smoothing, adam_epsilon=1e-4)
+    trainer = Trainer(model(tiny), PAIRS, config, PLAIN)
+    batches = Corpus(PAIRS, config.max_tokens).endless(config.seed)
+    theirs = model(tiny).train()
+    objective = Objective(theirs, config)
+    optimizer = torch.optim.AdamW(theirs.parameters(), betas=(0.9, 0.98), eps=1e-4, weight_decay=0)
+    trainer.prepare()
+    losses = []
+    for step in range(1, 6):
+        trainer.take_step()
+        width, rows, _ = next(batches)
+        optimizer.param_groups[0]["lr"] = 0.5 * noam_rate(step, 8, 4)
+        batch = Batch(*trainer.corpus.take(width, rows))
+        losses.append(train_step(objective, batch, optimizer, clip_norm=1.0))
+    for name, parameter in weights(trainer.model).items():
+        assert_close(parameter, weights(theirs)[name], rtol=1e-4, atol=1e-5)
+    assert trainer.mean_loss() == pytest.approx(float(torch.stack(losses).mean()), rel=1e-5)
+
+
+@pytest.mark.parametrize("way", [PLAIN, Way(compiled=True, compile_with="eager")], ids=str)
+def test_setting_up_leaves_the_model_as_it_was(tiny, way):
+    trainer = Trainer(model(tiny), PAIRS, CONFIG, way)
+    trainer.prepare()
+    before = weights(model(tiny))
+    assert all(torch.equal(p, before[name]) for name, p in weights(trainer.model).items())
+    states = trainer.optimizer.state.values()
+    assert all((tensor == 0).all() for state in states for tensor in state.values())
+    assert trainer.step == 0 and trainer.mean_loss() == 0
+
+
+def test_what_was_recorded_is_played_for_every_shape(tiny, monkeypatch):
+    """A stand-in for CUDA's graphs, which read their inputs where they lay when recorded."""
+    played = []
+
+    class Graph:
+        def __init__(self, work):
+            self.work = work
+
+        def pool(self):
+            return "pool"
+
+        def replay(self):
+            played.append(self)
+            self.work()
+
+    def record(work, pool):
+        assert pool == ("pool" if recorded else None)
+        recorded.append(Graph(work))
+        work()
+        return recorded[-1]
+
+    recorded = []
+    monkeypatch.setattr(engine, "record", record)
+    ours, plain = (Trainer(model(tiny), PAIRS, CONFIG, PLAIN) for _ in range(2))
+    ours.records = True
+    ours.prepare(), plain.prepare()
+    for _ in range(12):
+        ours.take_step(), plain.take_step()
+    assert len(played) == 12 and set(played) == set(recorded) and len(recorded) > 1
+    for name, parameter in weights(ours.model).items():
+        assert torch.equal(parameter, weights(plain.model)[name])
+
+
+def test_where_graphs_cannot_be_recorded_training_does_without_and_says_so(tiny, monkeypatch):
+    def record(work, pool):
+        work()
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(engine, "record", record)
+    ours, plain = (Trainer(model(tiny), PAIRS, CONFIG, PLAIN) for _ in range(2))
+    ours.records = True
+    here = lab.Lab(torch.device("cpu"), smoke=True)
+    assert here.prepare(ours) > 0 and here.prepare(plain) > 0
+    (line,) = here.left_out
+    assert "recording CUDA graphs: RuntimeError: operation not permitted" in line
+    for trainer in (ours, plain):
+        engine.train(trainer, 5, every=5)
+    for name, parameter in weights(ours.model).items():
+        assert torch.equal(parameter, weights(plain.model)[name])
+
+
+def test_every_rung_of_the_ladder_trains_alike(tiny):
+    """In float32 and without dropout, none of them changes the result."""
+    expected = None
+    for switch in (None, "sdpa", "fused_adam", "resident", "compiled"):
+        way = replace(PLAIN, compile_with="eager")
+        way = replace(way, **{switch: switch == "compiled"}) if switch else way
+        trainer = Trainer(model(tiny), PAIRS, replace(CONFIG, adam_epsilon=1e-4), way)
+        trainer.prepare()
+        history, snapshots = engine.train(trainer, 8, every=3)
+        assert [record["step"] for record in history] == [3, 6, 8] and len(snapshots) == 3
+        expected = expected or snapshots[-1]
+        for name, tensor in snapshots[-1].items():
+            assert_close(tensor, expected[name], rtol=1e-3, atol=1e-4, msg=switch)
+
+
+def test_training_in_bfloat16_is_close_to_float32(tiny):
+    losses = {}
+    for bfloat16 in (True, False):
+        trainer = Trainer(model(tiny), PAIRS, CONFIG, replace(PLAIN, bfloat16=bfloat16))
+        trainer.prepare()
+        losses[bfloat16] = [record["loss"] for record in engine.train(trainer, 12, every=3)[0]]
+    assert losses[True] != losses[False]
+    assert losses[True] == pytest.approx(losses[False], rel=0.02)
+
+
+def test_one_compiled_layer_of_a_kind_serves_all_layers_and_shapes(tiny):
+    graphs = []
+
+    def count(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    sizes = {"d_model": 14, "d_ff": 20}  # equal to no length: torch treats equals as one
+    deep = model(tiny, num_encoder_layers=4, num_decoder_layers=3, **sizes)
+    trainer = Trainer(deep, PAIRS, CONFIG, Way(compiled=True, compile_with=count))
+    trainer.prepare()
+    engine.train(trainer, 8, every=8)
+    assert len(graphs) == 3, "encoder layer, decoder layer, loss"
+
+
+def test_a_gradient_that_is_wrong_is_noticed(monkeypatch):
+    """Compiled against eager is a comparison that can fail."""
+    here = lab.Lab(torch.device("cpu"), smoke=True)
+    _, preset = here.recipe()
+    compare = engine.losses_and_gradient
+    monkeypatch.setattr(
+        engine, "losses_and_gradient", lambda *a: (lambda x, g: (x, 1.1 * g))(*compare(*a))
+    )
+    rows = gpu_numerics.compare_ways(here, here.task("tok"), preset)
+    assert {row["way"] for row in rows if row["within"] == "no"} == {
+        "torch.compile",
+        "torch.compile, CUDA graphs",
+    }
+
+
+# -------------------------------------------------------------------------------------- arithmetic
+
+
+def test_the_operations_are_those_that_pytorch_counts():
+    c = ModelConfig(
+        source_vocab_size=30,
+        target_vocab_size=50,
+        d_model=16,
+        num_heads=2,
+        d_ff=24,
+        num_encoder_layers=3,
+        num_decoder_layers=2,
+        dropout=0.0,
+    )
+    transformer, ids = Transformer(c), torch.full((4, 9), 5)
+    for module in transformer.modules():
+        if isinstance(module, engine.MultiHeadAttention):
+            module.__class__ = engine.PlainAttention  # a fused kernel has no products to count
+    with FlopCounterMode(display=False) as counter:
+        transformer(ids, ids[:, :7]).sum().backward()
+    ours = forward_flops(c, [9] * 4, [7] * 4)
+    assert sum(ours.values()) * 3 == training_flops(c, [9] * 4, [7] * 4)
+    assert counter.get_total_flops() == training_flops(c, [9] * 4, [7] * 4)
+
+
+# ---------------------------------------------------------------------------------------- decoding
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_without_a_cache_the_same_is_written(tiny, seed):
+    run = Run(None, tiny(seed=seed), None, "multi30k-tok", 4)
+    slow = without_cache(run)
+    source = torch.randint(4, 11, (12, 6), generator=torch.Generator().manual_seed(seed))
+    source[:, -1], source[::2, 3:] = EOS, PAD
+    for decode in (greedy_decode, lambda m, s: beam_search(m, s, beam=4)):
+        assert torch.equal(decode(slow.model, source), decode(run.model, source))
+    assert type(run.model) is Transformer and slow.model is not run.model
