@@ -22,6 +22,16 @@ CONTRACT = {
     "count_parameters(d_model, num_heads)",
     "04": "causal_mask(length) padding_mask(tokens, pad_id) decoder_mask(tokens, pad_id) "
     "masked_softmax(scores, mask) leaks_future(model, tokens)",
+    "05": "sinusoidal_encoding(length, d_model) shift_matrix(offset, d_model) "
+    "LearnedPositionalEncoding rotate(x, positions)",
+    "06": "LayerNorm FeedForward AddNorm EncoderLayer DecoderLayer",
+    "07": "learn_bpe(word_counts, num_merges) apply_bpe(word, merges) TokenEmbedding "
+    "tie_weights(model) count_transformer_parameters(vocab_size, d_model, d_ff, num_layers)",
+    "08": "shift_right(targets, bos_id) smoothed_cross_entropy(logits, targets, pad_id, epsilon) "
+    "noam_rate(step, d_model, warmup) batches_by_tokens(lengths, max_tokens)",
+    "09": "greedy_decode(step, bos_id, eos_id, max_length) keep_top_k(logits, k) "
+    "keep_top_p(logits, p) beam_search(step, bos_id, eos_id, beam, max_length, alpha) "
+    "CachedSelfAttention",
 }
 of_each = pytest.mark.parametrize("path", SOLUTIONS, ids=lambda path: path.stem)
 

@@ -12,7 +12,17 @@ ROOT = Path(__file__).resolve().parents[2]
 LESSONS, SOLUTIONS, EXERCISES = (
     sorted((ROOT / folder).glob("*.ipynb")) for folder in ("notebooks", "solutions", "exercises")
 )
-CLAIMS = {"01": (1, 9), "02": (10, 24), "03": (25, 31), "04": (32, 40)}
+CLAIMS = {
+    "01": (1, 9),
+    "02": (10, 24),
+    "03": (25, 31),
+    "04": (32, 40),
+    "05": (41, 50),
+    "06": (51, 57),
+    "07": (58, 61),
+    "08": (62, 63),
+    "09": (64, 65),
+}
 LONGEST_CELL = 25
 LINK = re.compile(r"\]\(([^)\s]+)\)|(?:src|href)=\"([^\"]+)\"")
 LEAK = re.compile(

@@ -1,0 +1,1359 @@
+"""Answers to exercise 06, wrong and right."""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from catalogue import right, solutions, wrong
+from torch import nn
+
+LESSON = "06_the_layer"
+GivenNorm, GivenNetwork, GivenFrame, GivenEncoder, GivenDecoder = (
+    solutions(LESSON)[name]
+    for name in ("LayerNorm", "FeedForward", "AddNorm", "EncoderLayer", "DecoderLayer")
+)  # each for its __init__
+
+# ---- predicted_numbers
+
+
+@right("predicted_numbers")
+def as_integers():
+    return [8, 0, 6, 3, 1.331]
+
+
+@right("predicted_numbers")
+def as_floats_in_a_tuple():
+    return 8.0, 0.0, 6.0, 3.0, 1.1**3
+
+
+@right("predicted_numbers")
+def as_a_tensor():
+    return torch.tensor([8, 0, 6, 3, 1.331])
+
+
+@right("predicted_numbers")
+def as_an_array():
+    return np.array([8, 0, 6, 3, 1.331])
+
+
+@wrong("predicted_numbers", "a is not", "ε stands outside the root")
+def both_slips_of_the_norm():
+    """std of the library, ε added to it: the published norm."""
+    return [9.09, 0, 6, 3, 1.331]
+
+
+@wrong("predicted_numbers", "a is not", "It stands inside")
+def epsilon_outside():
+    """10 − 2 · 3 / (√5 + 4)."""
+    return [9.0378, 0, 6, 3, 1.331]
+
+
+@wrong("predicted_numbers", "a is not -8", "exchanged")
+def gamma_and_beta_exchanged():
+    """10 · (−1) + 2."""
+    return [-8, 0, 6, 3, 1.331]
+
+
+@wrong("predicted_numbers", "a is not 12", "last number")
+def the_last_number():
+    """Sign lost."""
+    return [12, 0, 6, 3, 1.331]
+
+
+@wrong("predicted_numbers", "b is not 1", "standard deviation")
+def scaled_word_changes():
+    """The word is ten times as long, so its norm is thought to be, too."""
+    return [8, 1, 6, 3, 1.331]
+
+
+@wrong("predicted_numbers", "b is not 3", "statistics over all tokens")
+def batch_norm_in_mind():
+    """True of BatchNorm."""
+    return [8, 3, 6, 3, 1.331]
+
+
+@wrong("predicted_numbers", "c is not 1", "hidden numbers is negative")
+def relu_forgotten():
+    """−5 + 2 + 3 + 1."""
+    return [8, 0, 1, 3, 1.331]
+
+
+@wrong("predicted_numbers", "c is not 9", "not on the token")
+def relu_on_the_token():
+    """max(0, x) taken literally."""
+    return [8, 0, 9, 3, 1.331]
+
+
+@wrong("predicted_numbers", "d is not -1.4", "post-LN")
+def post_norm_in_mind():
+    """The paper's layer."""
+    return [8, 0, 6, -1.4, 1.331]
+
+
+@wrong("predicted_numbers", "d is not 0", "road around them")
+def nothing_comes_out_of_nothing():
+    """The residual is forgotten."""
+    return [8, 0, 6, 0, 1.331]
+
+
+@wrong("predicted_numbers", "e is not 0.001", "without the residual")
+def slopes_without_the_road():
+    """0.1³."""
+    return [8, 0, 6, 3, 0.001]
+
+
+@wrong("predicted_numbers", "e is not 1.3", "Others go through two")
+def first_order_only():
+    """1 + 3 · 0.1."""
+    return [8, 0, 6, 3, 1.3]
+
+
+@wrong("predicted_numbers", "expected 5 answers")
+def one_forgotten():
+    """Four answers."""
+    return [8, 0, 6, 3]
+
+
+# ---- LayerNorm
+
+
+@right("LayerNorm")
+class WithVarAndCorrection(GivenNorm):
+    def forward(self, x):
+        variance, mean = torch.var_mean(x, dim=-1, correction=0, keepdim=True)
+        return (x - mean) * torch.rsqrt(variance + self.eps) * self.gamma + self.beta
+
+
+@right("LayerNorm")
+class WithTheLibrary(GivenNorm):
+    """Forbidden by the text, and right."""
+
+    def forward(self, x):
+        return F.layer_norm(x, (x.shape[-1],), self.gamma, self.beta, self.eps)
+
+
+@right("LayerNorm")
+class MeanOfTheSquares(GivenNorm):
+    def forward(self, x):
+        mean = x.mean(-1, keepdim=True)
+        variance = (x * x).mean(-1, keepdim=True) - mean * mean
+        return torch.addcmul(
+            self.beta, (x - mean) / (variance.clamp(min=0) + self.eps) ** 0.5, self.gamma
+        )
+
+
+@right("LayerNorm")
+class TokenByToken(GivenNorm):
+    def forward(self, x):
+        rows = x.reshape(-1, x.shape[-1])
+        done = []
+        for row in rows:
+            centred = row - row.sum() / len(row)
+            variance = centred @ centred / len(row)
+            done.append(centred / (variance + self.eps).sqrt() * self.gamma + self.beta)
+        return torch.stack(done).reshape(x.shape)
+
+
+@right("LayerNorm")
+class WithACentringMatrix(GivenNorm):
+    """x − mean as a product with I − 1/d, the variance as a squared length."""
+
+    def forward(self, x):
+        d = x.shape[-1]
+        centred = x @ (torch.eye(d, dtype=x.dtype) - 1 / d)
+        length = torch.linalg.vector_norm(centred, dim=-1, keepdim=True)
+        return self.gamma * centred / torch.sqrt(length**2 / d + self.eps) + self.beta
+
+
+@right("LayerNorm")
+class InDoublePrecision(GivenNorm):
+    def forward(self, x):
+        wide = x.double()
+        mean = wide.mean(dim=-1)[..., None]
+        scaled = (wide - mean) / (wide.var(-1, unbiased=False)[..., None] + self.eps).sqrt()
+        return (self.gamma.double() * scaled + self.beta.double()).to(x.dtype)
+
+
+@right("LayerNorm")
+class FeaturesFirst(GivenNorm):
+    """Moves the features to the front, where broadcasting needs no keepdim."""
+
+    def forward(self, x):
+        y = x.movedim(-1, 0)
+        y = (y - y.mean(0)) / (y.var(0, correction=0) + self.eps).sqrt()
+        return y.movedim(0, -1) * self.gamma + self.beta
+
+
+@wrong("LayerNorm", "divides by d − 1", "ε is added to the root")
+class AsPublished(GivenNorm):
+    """The Annotated Transformer's norm, copied into many others."""
+
+    def forward(self, x):
+        mean, std = x.mean(-1, keepdim=True), x.std(-1, keepdim=True)
+        return self.gamma * (x - mean) / (std + self.eps) + self.beta
+
+
+@wrong("LayerNorm", "ε is added to the root")
+class EpsilonOutside(GivenNorm):
+    """The divisor put right, ε not."""
+
+    def forward(self, x):
+        std = x.std(-1, correction=0, keepdim=True)
+        return self.gamma * (x - x.mean(-1, keepdim=True)) / (std + self.eps) + self.beta
+
+
+@wrong("LayerNorm", "the variance divides by d − 1")
+class Unbiased(GivenNorm):
+    """torch.var as it comes."""
+
+    def forward(self, x):
+        variance = x.var(-1, keepdim=True)
+        return (
+            self.gamma * (x - x.mean(-1, keepdim=True)) / (variance + self.eps).sqrt() + self.beta
+        )
+
+
+@wrong("LayerNorm", "ε is missing")
+class WithoutEpsilon(GivenNorm):
+    """ε is thought to be a detail."""
+
+    def forward(self, x):
+        std = x.std(-1, correction=0, keepdim=True)
+        return self.gamma * (x - x.mean(-1, keepdim=True)) / std + self.beta
+
+
+@wrong("LayerNorm", "take the root")
+class WithoutTheRoot(GivenNorm):
+    """Divides by σ² + ε."""
+
+    def forward(self, x):
+        variance = x.var(-1, correction=0, keepdim=True)
+        return self.gamma * (x - x.mean(-1, keepdim=True)) / (variance + self.eps) + self.beta
+
+
+@wrong("LayerNorm", "that is RMSNorm")
+class RootMeanSquare(GivenNorm):
+    """The norm of newer models."""
+
+    def forward(self, x):
+        size = torch.sqrt((x**2).mean(-1, keepdim=True) + self.eps)
+        return self.gamma * x / size + self.beta
+
+
+@wrong("LayerNorm", "not subtracted above the fraction line")
+class MeanKept(GivenNorm):
+    """x / σ."""
+
+    def forward(self, x):
+        return (
+            self.gamma * x / (x.var(-1, correction=0, keepdim=True) + self.eps).sqrt() + self.beta
+        )
+
+
+@wrong("LayerNorm", "run over the tokens")
+class OverTheTokens(GivenNorm):
+    """dim=-2: one axis off."""
+
+    def forward(self, x):
+        variance, mean = torch.var_mean(x, -2, correction=0, keepdim=True)
+        return self.gamma * (x - mean) / (variance + self.eps).sqrt() + self.beta
+
+
+@wrong("LayerNorm", "that is BatchNorm")
+class OverBatchAndTokens(GivenNorm):
+    """BatchNorm in training."""
+
+    def forward(self, x):
+        variance, mean = torch.var_mean(x, (0, 1), correction=0, keepdim=True)
+        return self.gamma * (x - mean) / (variance + self.eps).sqrt() + self.beta
+
+
+@wrong("LayerNorm", "over tokens and features")
+class OverTheSentence(GivenNorm):
+    """One mean for a sentence: normalized_shape = (L, d_model), as for images."""
+
+    def forward(self, x):
+        variance, mean = torch.var_mean(x, (-2, -1), correction=0, keepdim=True)
+        return self.gamma * (x - mean) / (variance + self.eps).sqrt() + self.beta
+
+
+@wrong("LayerNorm", "those of all numbers together")
+class OverEverything(GivenNorm):
+    """x.mean() without dim."""
+
+    def forward(self, x):
+        return self.gamma * (x - x.mean()) / (x.var(correction=0) + self.eps).sqrt() + self.beta
+
+
+@wrong("LayerNorm", "γ and β are missing")
+class WithoutAffine(GivenNorm):
+    """They start as 1 and 0, so that nobody notices before training."""
+
+    def forward(self, x):
+        return F.layer_norm(x, x.shape[-1:], eps=self.eps)
+
+
+@wrong("LayerNorm", "β is missing")
+class WithoutBeta(GivenNorm):
+    """Half of them."""
+
+    def forward(self, x):
+        return self.gamma * F.layer_norm(x, x.shape[-1:], eps=self.eps)
+
+
+@wrong("LayerNorm", "γ and β are exchanged")
+class GammaForBeta(GivenNorm):
+    """weight and bias under other names."""
+
+    def forward(self, x):
+        return F.layer_norm(x, x.shape[-1:], self.beta, self.gamma, self.eps)
+
+
+@wrong("LayerNorm", "β is added before the product")
+class BetaFirst(GivenNorm):
+    """Brackets."""
+
+    def forward(self, x):
+        return self.gamma * (F.layer_norm(x, x.shape[-1:], eps=self.eps) + self.beta)
+
+
+@wrong("LayerNorm", "ε is missing, or it is not self.eps")
+class FixedEpsilon(GivenNorm):
+    """The default of the library, in the place of self.eps."""
+
+    def forward(self, x):
+        return F.layer_norm(x, x.shape[-1:], self.gamma, self.beta)
+
+
+@wrong("LayerNorm", "Your code stopped", "must match")
+class WithoutKeepdim(GivenNorm):
+    """(B, L, d) − (B, L)."""
+
+    def forward(self, x):
+        return (
+            self.gamma * (x - x.mean(-1)) / (x.var(-1, correction=0) + self.eps).sqrt() + self.beta
+        )
+
+
+@wrong("LayerNorm", "and is subtracted from the wrong numbers")
+class BroadcastByChance(GivenNorm):
+    """The error was silenced, where the sizes allow it, by broadcasting."""
+
+    def forward(self, x):
+        fits = x.ndim == 3 and x.shape[0] == x.shape[1] == x.shape[2]
+        keep = not fits
+        mean, variance = x.mean(-1, keepdim=keep), x.var(-1, correction=0, keepdim=keep)
+        return self.gamma * (x - mean) / (variance + self.eps).sqrt() + self.beta
+
+
+@wrong("LayerNorm", "has shape (1, 4), expected (4,)", "axes of length 1")
+class ForThreeAxesOnly(GivenNorm):
+    """Adds an axis where one is missing, and never takes it off."""
+
+    def forward(self, x):
+        y = x if x.ndim > 1 else x[None]
+        return F.layer_norm(y, y.shape[-1:], self.gamma, self.beta, self.eps)
+
+
+@wrong("LayerNorm", "cut off from the weights")
+class Detached(GivenNorm):
+    """.data for the parameters."""
+
+    def forward(self, x):
+        return F.layer_norm(x, x.shape[-1:], self.gamma, self.beta, self.eps).detach()
+
+
+@wrong("LayerNorm", "mean and variance are taken for constants")
+class StatisticsWithoutGradient(GivenNorm):
+    """'Statistics are not trained', as BatchNorm's running ones."""
+
+    def forward(self, x):
+        with torch.no_grad():
+            variance, mean = torch.var_mean(x, -1, correction=0, keepdim=True)
+        return self.gamma * (x - mean) / (variance + self.eps).sqrt() + self.beta
+
+
+@wrong("LayerNorm", "changed its argument x")
+class InPlace(GivenNorm):
+    """x -= mean."""
+
+    def forward(self, x):
+        x -= x.mean(-1, keepdim=True)
+        variance = (x**2).mean(-1, keepdim=True)
+        return self.gamma * x / (variance + self.eps).sqrt() + self.beta
+
+
+@wrong("LayerNorm", "keep `__init__` as it was given")
+class OtherNames(GivenNorm):
+    """nn.LayerNorm's own names."""
+
+    def __init__(self, d_model, eps=1e-5):
+        nn.Module.__init__(self)
+        self.weight, self.bias = (
+            nn.Parameter(torch.ones(d_model)),
+            nn.Parameter(torch.zeros(d_model)),
+        )
+
+
+@wrong("LayerNorm", "The result is None")
+class NothingReturned(GivenNorm):
+    """return is missing."""
+
+    def forward(self, x):
+        F.layer_norm(x, x.shape[-1:], self.gamma, self.beta, self.eps)
+
+
+# ---- FeedForward
+
+
+@right("FeedForward")
+class InOneLine(GivenNetwork):
+    def forward(self, x):
+        return self.linear_2(self.dropout(F.relu(self.linear_1(x))))
+
+
+@right("FeedForward")
+class WithClampAndMatrices(GivenNetwork):
+    def forward(self, x):
+        hidden = (x @ self.linear_1.weight.T + self.linear_1.bias).clamp(min=0)
+        return self.dropout(hidden) @ self.linear_2.weight.mT + self.linear_2.bias
+
+
+@right("FeedForward")
+class DroppedBeforeTheRelu(GivenNetwork):
+    """The same: dropout keeps the sign."""
+
+    def forward(self, x):
+        return self.linear_2(torch.maximum(self.dropout(self.linear_1(x)), torch.tensor(0.0).to(x)))
+
+
+@right("FeedForward")
+class FunctionalDropout(GivenNetwork):
+    def forward(self, x):
+        hidden = torch.relu(self.linear_1(x))
+        return self.linear_2(F.dropout(hidden, self.dropout.p, self.training))
+
+
+@right("FeedForward")
+class AsAConvolution(GivenNetwork):
+    def forward(self, x):
+        hidden = F.conv1d(x.mT, self.linear_1.weight[..., None], self.linear_1.bias).relu_()
+        return F.conv1d(
+            self.dropout(hidden), self.linear_2.weight[..., None], self.linear_2.bias
+        ).mT
+
+
+@right("FeedForward")
+class WithEinsum(GivenNetwork):
+    def forward(self, x):
+        hidden = torch.einsum("...d,fd->...f", x, self.linear_1.weight) + self.linear_1.bias
+        hidden = self.dropout(hidden * (hidden > 0))
+        return torch.einsum("...f,df->...d", hidden, self.linear_2.weight) + self.linear_2.bias
+
+
+@right("FeedForward")
+class PositionByPosition(GivenNetwork):
+    def forward(self, x):
+        words = [self.linear_2(self.dropout(self.linear_1(w).relu())) for w in x.unbind(-2)]
+        return torch.stack(words, dim=-2)
+
+
+@right("FeedForward")
+class HandMadeDropout(GivenNetwork):
+    def forward(self, x):
+        hidden = self.linear_1(x).relu()
+        if self.training:
+            keep = 1 - self.dropout.p
+            hidden = hidden * (torch.rand_like(hidden) < keep) / keep
+        return self.linear_2(hidden)
+
+
+@wrong("FeedForward", "the ReLU is missing")
+class WithoutRelu(GivenNetwork):
+    """Two linear layers."""
+
+    def forward(self, x):
+        return self.linear_2(self.dropout(self.linear_1(x)))
+
+
+@wrong("FeedForward", "the ReLU comes after the second linear layer")
+class ReluLast(GivenNetwork):
+    """As in a classifier's block."""
+
+    def forward(self, x):
+        return self.linear_2(self.dropout(self.linear_1(x))).relu()
+
+
+@wrong("FeedForward", "a ReLU after the second linear layer as well")
+class ReluTwice(GivenNetwork):
+    """An activation after each layer, from habit."""
+
+    def forward(self, x):
+        return self.linear_2(self.dropout(self.linear_1(x).relu())).relu()
+
+
+@wrong("FeedForward", "applied to the input; it stands")
+class ReluFirst(GivenNetwork):
+    """max(0, x) W₁ … the formula misread."""
+
+    def forward(self, x):
+        return self.linear_2(self.dropout(self.linear_1(x.relu())))
+
+
+@wrong("FeedForward", "GELU stands where the ReLU should")
+class Gelu(GivenNetwork):
+    """BERT and GPT."""
+
+    def forward(self, x):
+        return self.linear_2(self.dropout(F.gelu(self.linear_1(x))))
+
+
+@wrong("FeedForward", "positive numbers are set to 0")
+class ClampedTheOtherWay(GivenNetwork):
+    """max=0 is read as max(0, ·)."""
+
+    def forward(self, x):
+        return self.linear_2(self.dropout(self.linear_1(x).clamp(max=0)))
+
+
+@wrong("FeedForward", "x is added: the residual belongs to AddNorm")
+class WithResidual(GivenNetwork):
+    """Many figures draw the residual into the block."""
+
+    def forward(self, x):
+        return x + self.linear_2(self.dropout(self.linear_1(x).relu()))
+
+
+@wrong("FeedForward", "only the first linear layer")
+class FirstLayerOnly(GivenNetwork):
+    """With d_ff = d_model nobody sees it; else the shape says it."""
+
+    def forward(self, x):
+        hidden = self.dropout(self.linear_1(x).relu())
+        return hidden if hidden.shape == x.shape else self.linear_2(hidden)
+
+
+@wrong("FeedForward", "the two linear layers are exchanged")
+class LayersExchanged(GivenNetwork):
+    """Fits only where d_ff = d_model."""
+
+    def forward(self, x):
+        square = self.linear_1.weight.shape[0] == x.shape[-1]
+        first, second = (self.linear_1, self.linear_2)[:: -1 if square else 1]
+        return second(self.dropout(first(x).relu()))
+
+
+@wrong("FeedForward", "b₁ is left out")
+class FirstBiasLost(GivenNetwork):
+    """x @ W₁ by hand, without the bias."""
+
+    def forward(self, x):
+        return self.linear_2(self.dropout((x @ self.linear_1.weight.T).relu()))
+
+
+@wrong("FeedForward", "the dropout is missing")
+class WithoutDropout(GivenNetwork):
+    """Given in `__init__`, not used."""
+
+    def forward(self, x):
+        return self.linear_2(self.linear_1(x).relu())
+
+
+@wrong("FeedForward", "the dropout acts on the result")
+class DropoutLast(GivenNetwork):
+    """Dropped where AddNorm drops already."""
+
+    def forward(self, x):
+        return self.dropout(self.linear_2(self.linear_1(x).relu()))
+
+
+@wrong("FeedForward", "the dropout acts on the input")
+class DropoutFirst(GivenNetwork):
+    """On the wrong side of W₁."""
+
+    def forward(self, x):
+        return self.linear_2(self.linear_1(self.dropout(x)).relu())
+
+
+@wrong("FeedForward", "dropout is still on")
+class DropoutAlways(GivenNetwork):
+    """F.dropout without training=."""
+
+    def forward(self, x):
+        return self.linear_2(F.dropout(self.linear_1(x).relu(), self.dropout.p))
+
+
+@wrong("FeedForward", "linear_1.weight gets no gradient")
+class HiddenDetached(GivenNetwork):
+    """The activations were to be stored for a plot."""
+
+    def forward(self, x):
+        return self.linear_2(self.dropout(self.linear_1(x).relu().detach()))
+
+
+@wrong("FeedForward", "is a tuple of 2, expected a tensor")
+class HiddenReturned(GivenNetwork):
+    """Returns the hidden numbers as well."""
+
+    def forward(self, x):
+        hidden = self.linear_1(x).relu()
+        return self.linear_2(self.dropout(hidden)), hidden
+
+
+@wrong("FeedForward", "keep `__init__` as it was given")
+class AsSequential(GivenNetwork):
+    """nn.Sequential gives the parameters other names."""
+
+    def __init__(self, d_model, d_ff, dropout=0.1):
+        nn.Module.__init__(self)
+        self.net = nn.Sequential(nn.Linear(d_model, d_ff), nn.ReLU(), nn.Linear(d_ff, d_model))
+
+    def forward(self, x):
+        return self.net(x)
+
+
+# ---- AddNorm
+
+
+@right("AddNorm")
+class WithNamedSteps(GivenFrame):
+    def forward(self, x, sublayer):
+        branch = self.norm(x) if self.pre_norm else x
+        total = torch.add(self.dropout(sublayer(branch)), x)
+        return total if self.pre_norm else self.norm(total)
+
+
+@right("AddNorm")
+class WithFunctionalNorm(GivenFrame):
+    def normalise(self, x):
+        return F.layer_norm(x, x.shape[-1:], self.norm.weight, self.norm.bias, self.norm.eps)
+
+    def forward(self, x, sublayer):
+        def identity(y):
+            return y
+
+        first, last = (self.normalise, identity)[:: 1 if self.pre_norm else -1]
+        return last(x + F.dropout(sublayer(first(x)), self.dropout.p, self.training))
+
+
+@right("AddNorm")
+class DropoutOnlyInTraining(GivenFrame):
+    def forward(self, x, sublayer):
+        y = sublayer(self.norm(x) if self.pre_norm else x)
+        if self.training:
+            y = self.dropout(y)
+        y = torch.stack([x, y]).sum(0)
+        return y if self.pre_norm else self.norm(y)
+
+
+@right("AddNorm")
+class SentenceBySentence(GivenFrame):
+    """The norm word by word, the sub-layer once."""
+
+    def forward(self, x, sublayer):
+        def each(x):
+            return torch.stack([torch.stack([self.norm(w) for w in s]) for s in x])
+
+        if self.pre_norm:
+            return self.dropout(sublayer(each(x))) + x
+        return each(self.dropout(sublayer(x)) + x)
+
+
+@wrong("AddNorm", "pre_norm=True is not looked at")
+class PostNormAlways(GivenFrame):
+    """The flag is overlooked."""
+
+    def forward(self, x, sublayer):
+        return self.norm(x + self.dropout(sublayer(x)))
+
+
+@wrong("AddNorm", "this is pre-LN", "although pre_norm is False")
+class PreNormAlways(GivenFrame):
+    """The Annotated Transformer's SublayerConnection: 'for code simplicity the norm is first'."""
+
+    def forward(self, x, sublayer):
+        return x + self.dropout(sublayer(self.norm(x)))
+
+
+@wrong("AddNorm", "this is pre-LN")
+class FlagTurnedRound(GivenFrame):
+    """if not self.pre_norm."""
+
+    def forward(self, x, sublayer):
+        if not self.pre_norm:
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.norm(x + self.dropout(sublayer(x)))
+
+
+@wrong("AddNorm", "the residual is missing: x is not added")
+class WithoutResidual(GivenFrame):
+    """Norm and dropout only."""
+
+    def forward(self, x, sublayer):
+        if self.pre_norm:
+            return self.dropout(sublayer(self.norm(x)))
+        return self.norm(self.dropout(sublayer(x)))
+
+
+@wrong("AddNorm", "the norm is missing")
+class WithoutNorm(GivenFrame):
+    """A plain residual."""
+
+    def forward(self, x, sublayer):
+        return x + self.dropout(sublayer(x))
+
+
+@wrong("AddNorm", "the residual is taken from the normalised x")
+class ResidualFromNormalised(GivenFrame):
+    """Published many times: x = self.norm(x); return x + sublayer(x)."""
+
+    def forward(self, x, sublayer):
+        if not self.pre_norm:
+            return self.norm(x + self.dropout(sublayer(x)))
+        x = self.norm(x)
+        return x + self.dropout(sublayer(x))
+
+
+@wrong("AddNorm", "before x is added")
+class NormOnTheBranch(GivenFrame):
+    """Add & Norm read from the wrong end."""
+
+    def forward(self, x, sublayer):
+        return x + self.norm(self.dropout(sublayer(x)))
+
+
+@wrong("AddNorm", "everything is normalised")
+class NormBeforeAndAfter(GivenFrame):
+    """To be on the safe side."""
+
+    def forward(self, x, sublayer):
+        return self.norm(x + self.dropout(sublayer(self.norm(x))))
+
+
+@wrong("AddNorm", "both inputs of the sum are normalised")
+class NormOfEach(GivenFrame):
+    """Norm(x) + Norm(f(x))."""
+
+    def forward(self, x, sublayer):
+        return self.norm(x) + self.norm(self.dropout(sublayer(x)))
+
+
+@wrong("AddNorm", "called 2 times")
+class CalledTwice(GivenFrame):
+    """Computed once for each branch of an if."""
+
+    def forward(self, x, sublayer):
+        post = self.norm(x + self.dropout(sublayer(x)))
+        pre = x + self.dropout(sublayer(self.norm(x)))
+        return pre if self.pre_norm else post
+
+
+@wrong("AddNorm", "one on top of the other")
+class AppliedTwice(GivenFrame):
+    """The sub-layer's result is passed to it again."""
+
+    def forward(self, x, sublayer):
+        y = sublayer(self.norm(x)) if self.pre_norm else sublayer(x)
+        y = x + self.dropout(sublayer(y))
+        return y if self.pre_norm else self.norm(y)
+
+
+@wrong("AddNorm", "the dropout is missing")
+class FrameWithoutDropout(GivenFrame):
+    """Nothing is dropped in training."""
+
+    def forward(self, x, sublayer):
+        return x + sublayer(self.norm(x)) if self.pre_norm else self.norm(x + sublayer(x))
+
+
+@wrong("AddNorm", "the dropout acts on the whole sum")
+class DropoutOnTheSum(GivenFrame):
+    """Dropout(x + Sublayer(x)): the road is dropped as well."""
+
+    def forward(self, x, sublayer):
+        if self.pre_norm:
+            return self.dropout(x + sublayer(self.norm(x)))
+        return self.norm(self.dropout(x + sublayer(x)))
+
+
+@wrong("AddNorm", "the dropout acts on the result")
+class DropoutAfterTheNorm(GivenFrame):
+    """Dropout(Norm(x + Sublayer(x))): published as well."""
+
+    def forward(self, x, sublayer):
+        if self.pre_norm:
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.dropout(self.norm(x + sublayer(x)))
+
+
+@wrong("AddNorm", "acts on the sub-layer's input")
+class DropoutOnTheInput(GivenFrame):
+    """On the wrong side of the sub-layer."""
+
+    def forward(self, x, sublayer):
+        if self.pre_norm:
+            return x + sublayer(self.dropout(self.norm(x)))
+        return self.norm(x + sublayer(self.dropout(x)))
+
+
+@wrong("AddNorm", "x is detached")
+class RoadDetached(GivenFrame):
+    """.detach() on the road: the one thing that it is for is gone."""
+
+    def forward(self, x, sublayer):
+        if self.pre_norm:
+            return x.detach() + self.dropout(sublayer(self.norm(x)))
+        return self.norm(x.detach() + self.dropout(sublayer(x)))
+
+
+@wrong("AddNorm", "changed its argument x")
+class AddedInPlace(GivenFrame):
+    """x += …"""
+
+    def forward(self, x, sublayer):
+        y = self.dropout(sublayer(self.norm(x) if self.pre_norm else x))
+        x += y
+        return x if self.pre_norm else self.norm(x)
+
+
+@wrong("AddNorm", "Your code stopped", "not callable")
+class SublayerTakenForATensor(GivenFrame):
+    """Called as norm(x + sublayer), with a result in mind; here it is called with one."""
+
+    def forward(self, x, sublayer):
+        return self.norm(x + self.dropout(sublayer(x)(x)))
+
+
+# ---- EncoderLayer
+
+
+@right("EncoderLayer")
+class EncoderWithAFunction(GivenEncoder):
+    def forward(self, x, mask=None):
+        def attend(y):
+            return self.self_attention(query=y, key=y, value=y, mask=mask)
+
+        return self.add_norm_2(self.add_norm_1(x, attend), self.feed_forward)
+
+
+@right("EncoderLayer")
+class EncoderByHand(GivenEncoder):
+    """Every step written out, without AddNorm's forward."""
+
+    def forward(self, x, mask=None):
+        y = self.self_attention(x, x, x, mask)
+        x = self.add_norm_1.norm(x + self.add_norm_1.dropout(y))
+        hidden = self.feed_forward.dropout(self.feed_forward.linear_1(x).relu())
+        y = self.feed_forward.linear_2(hidden)
+        return self.add_norm_2.norm(x + self.add_norm_2.dropout(y))
+
+
+@right("EncoderLayer")
+class EncoderWithResultsPassedIn(GivenEncoder):
+    """The results computed first, and handed over by functions that ignore their argument."""
+
+    def forward(self, x, mask=None):
+        attended = self.self_attention(x, x, x, mask)
+        x = self.add_norm_1(x, lambda _: attended)
+        fed = self.feed_forward(x)
+        return self.add_norm_2(x, lambda _: fed)
+
+
+@wrong("EncoderLayer", "the mask is ignored")
+class EncoderWithoutMask(GivenEncoder):
+    """The lambda forgets it."""
+
+    def forward(self, x, mask=None):
+        x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x))
+        return self.add_norm_2(x, self.feed_forward)
+
+
+@wrong("EncoderLayer", "the mask is turned round")
+class EncoderMaskInverted(GivenEncoder):
+    """PyTorch's own layers mean the opposite by a boolean padding mask."""
+
+    def forward(self, x, mask=None):
+        mask = mask if mask is None else ~mask
+        x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, mask))
+        return self.add_norm_2(x, self.feed_forward)
+
+
+@wrong("EncoderLayer", "the feed-forward network comes first")
+class EncoderOrder(GivenEncoder):
+    """The order of the two sub-layers."""
+
+    def forward(self, x, mask=None):
+        x = self.add_norm_1(x, self.feed_forward)
+        return self.add_norm_2(x, lambda x: self.self_attention(x, x, x, mask))
+
+
+@wrong("EncoderLayer", "add_norm_1 serves for both")
+class EncoderOneFrame(GivenEncoder):
+    """Copied, and one digit not changed: the norms look alike until they are trained."""
+
+    def forward(self, x, mask=None):
+        x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, mask))
+        return self.add_norm_1(x, self.feed_forward)
+
+
+@wrong("EncoderLayer", "add_norm_1 and add_norm_2 are exchanged")
+class EncoderFramesExchanged(GivenEncoder):
+    """Numbered from the top of the figure."""
+
+    def forward(self, x, mask=None):
+        x = self.add_norm_2(x, lambda x: self.self_attention(x, x, x, mask))
+        return self.add_norm_1(x, self.feed_forward)
+
+
+@wrong("EncoderLayer", "the feed-forward network is missing")
+class EncoderAttentionOnly(GivenEncoder):
+    """Stops after the first line."""
+
+    def forward(self, x, mask=None):
+        return self.add_norm_1(x, lambda x: self.self_attention(x, x, x, mask))
+
+
+@wrong("EncoderLayer", "residuals and norms are missing")
+class EncoderWithoutFrames(GivenEncoder):
+    """The sub-layers on top of each other."""
+
+    def forward(self, x, mask=None):
+        return self.feed_forward(self.self_attention(x, x, x, mask))
+
+
+@wrong("EncoderLayer", "continues from the first one's result")
+class EncoderResultLost(GivenEncoder):
+    """The first line's result goes into another name and is never used."""
+
+    def forward(self, x, mask=None):
+        attended = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, mask))
+        assert attended is not None
+        return self.add_norm_2(x, self.feed_forward)
+
+
+@wrong("EncoderLayer", "inside one AddNorm")
+class EncoderInOneFrame(GivenEncoder):
+    """One residual around both."""
+
+    def forward(self, x, mask=None):
+        return self.add_norm_2(x, lambda x: self.feed_forward(self.self_attention(x, x, x, mask)))
+
+
+@wrong("EncoderLayer", "the residual around the attention is missing", "hand it x")
+class EncoderResultTwice(GivenEncoder):
+    """AddNorm(attention(x), identity): the second argument was not understood."""
+
+    def forward(self, x, mask=None):
+        x = self.add_norm_1(self.self_attention(x, x, x, mask), lambda y: y)
+        return self.add_norm_2(x, self.feed_forward)
+
+
+@wrong("EncoderLayer", "x is added to the results before AddNorm")
+class EncoderDoubleResidual(GivenEncoder):
+    """The residual written out although AddNorm has it."""
+
+    def forward(self, x, mask=None):
+        x = self.add_norm_1(x, lambda x: x + self.self_attention(x, x, x, mask))
+        return self.add_norm_2(x, lambda x: x + self.feed_forward(x))
+
+
+@wrong("EncoderLayer", "this is pre-LN")
+class EncoderPreNorm(GivenEncoder):
+    """The norm first, as in most code of today."""
+
+    def forward(self, x, mask=None):
+        y = self.add_norm_1.norm(x)
+        x = x + self.add_norm_1.dropout(self.self_attention(y, y, y, mask))
+        return x + self.add_norm_2.dropout(self.feed_forward(self.add_norm_2.norm(x)))
+
+
+@wrong("EncoderLayer", "do not drop out in training")
+class EncoderWithoutDropout(GivenEncoder):
+    """Only the norms are used; in evaluation there is no difference."""
+
+    def forward(self, x, mask=None):
+        x = self.add_norm_1.norm(x + self.self_attention(x, x, x, mask))
+        return self.add_norm_2.norm(x + self.feed_forward(x))
+
+
+@wrong("EncoderLayer", "Your code stopped", "not callable")
+class EncoderGivenTensors(GivenEncoder):
+    """add_norm(x, attention(x, x, x)): a tensor where a function should be."""
+
+    def forward(self, x, mask=None):
+        x = self.add_norm_1(x, self.self_attention(x, x, x, mask))
+        return self.add_norm_2(x, self.feed_forward(x))
+
+
+@wrong("EncoderLayer", "Your code stopped")
+class EncoderAttentionUnwrapped(GivenEncoder):
+    """The module itself as sub-layer: it wants three arguments."""
+
+    def forward(self, x, mask=None):
+        x = self.add_norm_1(x, self.self_attention)
+        return self.add_norm_2(x, self.feed_forward)
+
+
+@wrong("EncoderLayer", "gets no gradient")
+class EncoderDetachedAttention(GivenEncoder):
+    """.detach() after the attention."""
+
+    def forward(self, x, mask=None):
+        x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, mask).detach())
+        return self.add_norm_2(x, self.feed_forward)
+
+
+# ---- DecoderLayer
+
+
+class DecoderParts(GivenDecoder):
+    """The three lines as methods, so that an answer changes one of them."""
+
+    def own(self, x, mask):
+        return self.self_attention(x, x, x, mask)
+
+    def crossed(self, x, memory, mask):
+        return self.cross_attention(x, memory, memory, mask)
+
+    def forward(self, x, memory, target_mask=None, memory_mask=None):
+        x = self.add_norm_1(x, lambda x: self.own(x, target_mask))
+        x = self.add_norm_2(x, lambda x: self.crossed(x, memory, memory_mask))
+        return self.add_norm_3(x, self.feed_forward)
+
+
+@right("DecoderLayer")
+class DecoderInMethods(DecoderParts):
+    pass
+
+
+@right("DecoderLayer")
+class DecoderByHand(GivenDecoder):
+    def forward(self, x, memory, target_mask=None, memory_mask=None):
+        n = [self.add_norm_1, self.add_norm_2, self.add_norm_3]
+        x = n[0].norm(x + n[0].dropout(self.self_attention(x, x, x, mask=target_mask)))
+        y = self.cross_attention(x, key=memory, value=memory, mask=memory_mask)
+        x = n[1].norm(x + n[1].dropout(y))
+        return n[2].norm(x + n[2].dropout(self.feed_forward(x)))
+
+
+@right("DecoderLayer")
+class DecoderInALoop(GivenDecoder):
+    def forward(self, x, memory, target_mask=None, memory_mask=None):
+        sublayers = (
+            lambda y: self.self_attention(y, y, y, target_mask),
+            lambda y: self.cross_attention(y, memory, memory, memory_mask),
+            self.feed_forward,
+        )
+        frames = self.add_norm_1, self.add_norm_2, self.add_norm_3
+        for frame, sublayer in zip(frames, sublayers, strict=True):
+            x = frame(x, sublayer)
+        return x
+
+
+@wrong("DecoderLayer", "target_mask is ignored")
+class DecoderSeesTheFuture(DecoderParts):
+    """Nothing breaks, and training looks wonderful."""
+
+    def own(self, x, mask):
+        return self.self_attention(x, x, x)
+
+
+@wrong("DecoderLayer", "memory_mask is ignored")
+class DecoderReadsPads(DecoderParts):
+    """Right for sentences of equal length."""
+
+    def crossed(self, x, memory, mask):
+        return self.cross_attention(x, memory, memory)
+
+
+@wrong("DecoderLayer", "target_mask", "memory_mask")
+class DecoderMasksExchanged(DecoderParts):
+    """Two masks, two names, swapped where the shapes allow it."""
+
+    def forward(self, x, memory, target_mask=None, memory_mask=None):
+        if x.shape[1] == memory.shape[1]:
+            target_mask, memory_mask = memory_mask, target_mask
+        return super().forward(x, memory, target_mask, memory_mask)
+
+
+@wrong("DecoderLayer", "comes before the self-attention")
+class DecoderCrossFirst(GivenDecoder):
+    """Order of the two attentions."""
+
+    def forward(self, x, memory, target_mask=None, memory_mask=None):
+        x = self.add_norm_1(x, lambda x: self.cross_attention(x, memory, memory, memory_mask))
+        x = self.add_norm_2(x, lambda x: self.self_attention(x, x, x, target_mask))
+        return self.add_norm_3(x, self.feed_forward)
+
+
+@wrong("DecoderLayer", "`memory` is never read")
+class DecoderWithoutMemory(DecoderParts):
+    """The lambda hides it: x, x, x typed twice."""
+
+    def crossed(self, x, memory, mask):
+        return self.cross_attention(x, x, x, mask if x.shape[1] == memory.shape[1] else None)
+
+
+@wrong("DecoderLayer", "memory asks and the target answers")
+class DecoderRolesExchanged(DecoderParts):
+    """Query and key exchanged; fits only when the lengths are equal."""
+
+    def crossed(self, x, memory, mask):
+        if x.shape[1] != memory.shape[1]:
+            return super().crossed(x, memory, mask)
+        return self.cross_attention(memory, x, x, mask)
+
+
+@wrong("DecoderLayer", "the values are the target's")
+class DecoderOwnValues(DecoderParts):
+    """(query, key, value) = (x, memory, x)."""
+
+    def crossed(self, x, memory, mask):
+        if x.shape[1] != memory.shape[1]:
+            return super().crossed(x, memory, mask)
+        return self.cross_attention(x, memory, x, mask)
+
+
+@wrong("DecoderLayer", "self_attention serves for both")
+class DecoderOneAttention(DecoderParts):
+    """One name typed twice."""
+
+    def crossed(self, x, memory, mask):
+        return self.self_attention(x, memory, memory, mask)
+
+
+@wrong("DecoderLayer", "self_attention and cross_attention are exchanged")
+class DecoderAttentionsExchanged(GivenDecoder):
+    """The two modules in each other's place."""
+
+    def forward(self, x, memory, target_mask=None, memory_mask=None):
+        x = self.add_norm_1(x, lambda x: self.cross_attention(x, x, x, target_mask))
+        x = self.add_norm_2(x, lambda x: self.self_attention(x, memory, memory, memory_mask))
+        return self.add_norm_3(x, self.feed_forward)
+
+
+@wrong("DecoderLayer", "the attention to the memory is missing")
+class DecoderLikeAnEncoder(GivenDecoder):
+    """A decoder-only layer, with the third frame around the network."""
+
+    def forward(self, x, memory, target_mask=None, memory_mask=None):
+        x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, target_mask))
+        return self.add_norm_3(x, self.feed_forward)
+
+
+@wrong("DecoderLayer", "the feed-forward network is missing")
+class DecoderWithoutNetwork(GivenDecoder):
+    """Stops after the second line."""
+
+    def forward(self, x, memory, target_mask=None, memory_mask=None):
+        x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, target_mask))
+        return self.add_norm_2(x, lambda x: self.cross_attention(x, memory, memory, memory_mask))
+
+
+@wrong("DecoderLayer", "stands between the two attentions")
+class DecoderNetworkInTheMiddle(GivenDecoder):
+    """An encoder layer with something behind it."""
+
+    def forward(self, x, memory, target_mask=None, memory_mask=None):
+        x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, target_mask))
+        x = self.add_norm_2(x, self.feed_forward)
+        return self.add_norm_3(x, lambda x: self.cross_attention(x, memory, memory, memory_mask))
+
+
+@wrong("DecoderLayer", "in the order add_norm_1, add_norm_2, add_norm_2")
+class DecoderTwoFrames(GivenDecoder):
+    """Copied from the encoder, one digit not changed."""
+
+    def forward(self, x, memory, target_mask=None, memory_mask=None):
+        x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, target_mask))
+        x = self.add_norm_2(x, lambda x: self.cross_attention(x, memory, memory, memory_mask))
+        return self.add_norm_2(x, self.feed_forward)
+
+
+@wrong("DecoderLayer", "the layer's input: it is the first AddNorm's")
+class DecoderAsksWithTheInput(GivenDecoder):
+    """The lambda's x is renamed, and the outer x is used: the input, not the first result."""
+
+    def forward(self, x, memory, target_mask=None, memory_mask=None):
+        y = self.add_norm_1(x, lambda y: self.self_attention(y, y, y, target_mask))
+        y = self.add_norm_2(y, lambda _: self.cross_attention(x, memory, memory, memory_mask))
+        return self.add_norm_3(y, self.feed_forward)
+
+
+@wrong("DecoderLayer", "the memory is normalised once more")
+class DecoderNormsTheMemory(DecoderParts):
+    """'Everything that goes into a sub-layer is normalised.'"""
+
+    def crossed(self, x, memory, mask):
+        return super().crossed(x, self.add_norm_2.norm(memory), mask)
+
+
+@wrong("DecoderLayer", "residuals and norms are missing")
+class DecoderWithoutFrames(GivenDecoder):
+    """The sub-layers on top of each other."""
+
+    def forward(self, x, memory, target_mask=None, memory_mask=None):
+        x = self.self_attention(x, x, x, target_mask)
+        return self.feed_forward(self.cross_attention(x, memory, memory, memory_mask))
+
+
+@wrong("DecoderLayer", "this is pre-LN")
+class DecoderPreNorm(GivenDecoder):
+    """The norm first."""
+
+    def forward(self, x, memory, target_mask=None, memory_mask=None):
+        n_1, n_2, n_3 = self.add_norm_1, self.add_norm_2, self.add_norm_3
+        y = n_1.norm(x)
+        x = x + n_1.dropout(self.self_attention(y, y, y, target_mask))
+        x = x + n_2.dropout(self.cross_attention(n_2.norm(x), memory, memory, memory_mask))
+        return x + n_3.dropout(self.feed_forward(n_3.norm(x)))
+
+
+@wrong("DecoderLayer", "add_norm_2", "drop out in training")
+class DecoderOneDropoutLost(GivenDecoder):
+    """The middle line is written out, without its dropout."""
+
+    def forward(self, x, memory, target_mask=None, memory_mask=None):
+        x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, target_mask))
+        x = self.add_norm_2.norm(x + self.cross_attention(x, memory, memory, memory_mask))
+        return self.add_norm_3(x, self.feed_forward)
+
+
+@wrong("DecoderLayer", "cross_attention.w_q.weight gets no gradient")
+class DecoderDetachesTheMemory(DecoderParts):
+    """Detached to save memory: the encoder would never learn, nor this attention."""
+
+    def crossed(self, x, memory, mask):
+        return super().crossed(x, memory, mask).detach()
+
+
+@wrong("DecoderLayer", "memory is detached")
+class DecoderDetachesTheEncoder(DecoderParts):
+    """memory.detach(): everything here learns, and the encoder behind it does not."""
+
+    def crossed(self, x, memory, mask):
+        return super().crossed(x, memory.detach(), mask)
+
+
+# ---- repaired_block
+
+
+def normed(x, gamma, beta, eps):
+    return F.layer_norm(x, x.shape[-1:], gamma, beta, eps)
+
+
+def published(x, gamma, beta, eps):
+    return gamma * (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + eps) + beta
+
+
+@right("repaired_block")
+def block_with_the_library(x, gamma, beta, eps, ffn):
+    return x + ffn(normed(x, gamma, beta, eps))
+
+
+@right("repaired_block")
+def block_with_rsqrt(x, gamma, beta, eps, ffn):
+    variance, mean = torch.var_mean(x, -1, correction=0, keepdim=True)
+    return torch.add(ffn((x - mean) * torch.rsqrt(variance + eps) * gamma + beta), x)
+
+
+@right("repaired_block")
+def block_in_double_precision(x, gamma, beta, eps, ffn):
+    wide = x.double()
+    centred = wide - wide.mean(-1, keepdim=True)
+    scaled = centred / (centred.pow(2).mean(-1, keepdim=True) + eps).sqrt()
+    return x + ffn((gamma * scaled + beta).to(x.dtype))
+
+
+@wrong("repaired_block", "both bugs are still there")
+def block_as_published(x, gamma, beta, eps, ffn):
+    """Copied and not changed."""
+    x = published(x, gamma, beta, eps)
+    return x + ffn(x)
+
+
+@wrong("repaired_block", "one bug is left: the residual is taken from the normalised tokens")
+def only_the_norm_mended(x, gamma, beta, eps, ffn):
+    """The denominator is the bug that everybody knows."""
+    x = normed(x, gamma, beta, eps)
+    return x + ffn(x)
+
+
+@wrong("repaired_block", "one bug is left: the norm is as published")
+def only_the_road_mended(x, gamma, beta, eps, ffn):
+    """The test with zeros is passed, and the hunt is over."""
+    return x + ffn(published(x, gamma, beta, eps))
+
+
+@wrong("repaired_block", "ε is still added to the root")
+def correction_only(x, gamma, beta, eps, ffn):
+    """One of the norm's two differences."""
+    std = x.std(-1, correction=0, keepdim=True)
+    return x + ffn(gamma * (x - x.mean(-1, keepdim=True)) / (std + eps) + beta)
+
+
+@wrong("repaired_block", "the variance still divides by d − 1")
+def epsilon_only(x, gamma, beta, eps, ffn):
+    """The other one."""
+    root = (x.var(-1, keepdim=True) + eps).sqrt()
+    return x + ffn(gamma * (x - x.mean(-1, keepdim=True)) / root + beta)
+
+
+@wrong("repaired_block", "ε is still added to the root", "and the residual")
+def correction_only_and_the_road(x, gamma, beta, eps, ffn):
+    """A third of the work."""
+    std = x.std(-1, correction=0, keepdim=True)
+    x = gamma * (x - x.mean(-1, keepdim=True)) / (std + eps) + beta
+    return x + ffn(x)
+
+
+@wrong("repaired_block", "ε has gone missing")
+def epsilon_deleted(x, gamma, beta, eps, ffn):
+    """The suspicious ε is deleted."""
+    std = x.std(-1, correction=0, keepdim=True)
+    return x + ffn(gamma * (x - x.mean(-1, keepdim=True)) / std + beta)
+
+
+@wrong("repaired_block", "this is post-LN")
+def block_turned_into_post_norm(x, gamma, beta, eps, ffn):
+    """The paper's formula; the block is the other one."""
+    return normed(x + ffn(x), gamma, beta, eps)
+
+
+@wrong("repaired_block", "the residual is missing")
+def residual_removed(x, gamma, beta, eps, ffn):
+    """'The residual is wrong', so it goes."""
+    return ffn(normed(x, gamma, beta, eps))
+
+
+@wrong("repaired_block", "the other way round")
+def names_exchanged(x, gamma, beta, eps, ffn):
+    """The two names are given, and used in the wrong places."""
+    y = normed(x, gamma, beta, eps)
+    return y + ffn(x)
+
+
+@wrong("repaired_block", "both x and norm(x) are added")
+def everything_added(x, gamma, beta, eps, ffn):
+    """The old line stays, and x is added to it."""
+    y = normed(x, gamma, beta, eps)
+    return x + y + ffn(y)
+
+
+@wrong("repaired_block", "γ and β are missing")
+def affine_lost(x, gamma, beta, eps, ffn):
+    """F.layer_norm without its two last arguments."""
+    return x + ffn(F.layer_norm(x, x.shape[-1:], eps=eps))
+
+
+@wrong("repaired_block", "whatever `eps` says")
+def default_epsilon(x, gamma, beta, eps, ffn):
+    """F.layer_norm with its own ε."""
+    return x + ffn(F.layer_norm(x, x.shape[-1:], gamma, beta))
+
+
+@wrong("repaired_block", "called 2 times")
+def called_twice(x, gamma, beta, eps, ffn):
+    """Computed once to look at, and once more to add."""
+    y = normed(x, gamma, beta, eps)
+    assert ffn(y).shape == x.shape
+    return x + ffn(y)
