@@ -1,0 +1,19 @@
+"""The longer version of lesson 05's experiments runs at toy size, with the lesson's own code."""
+
+import json
+
+from benchmarks import positions
+
+
+def test_the_positions_are_measured_and_written(tmp_path, capsys):
+    positions.main(["--smoke", "--output", str(tmp_path)])
+    result = json.loads((tmp_path / "positions.json").read_text())
+    assert result["smoke"] and {"hardware", "versions", "commit"} <= set(result)
+    kinds = {(row["experiment"], row["kind"]) for row in result["rows"]}
+    assert kinds == {("dates", kind) for kind in positions.DATES} | {
+        ("letters", kind) for kind in positions.LETTERS
+    }
+    for row in result["rows"]:
+        scores = [row[name] for name in ("exact_match", "inside", "beyond") if name in row]
+        assert scores and all(0 <= score <= 1 for score in scores)
+    assert "| letters | rotary | beyond |" in capsys.readouterr().out
