@@ -374,6 +374,13 @@ def squeezed_scores(query, keys, W_q, W_k, v):
     return (torch.tanh(asked + offered) @ v[:, None]).squeeze()
 
 
+@wrong("additive_scores", "the sum runs over the keys")
+def summed_over_keys(query, keys, W_q, W_k, v):
+    """(… * v).sum(1): the axis after the batch is taken for the features."""
+    asked, offered = both_projections(query, keys, W_q, W_k)
+    return (torch.tanh(asked + offered) * v).sum(1)
+
+
 # ---- context_vector
 
 
@@ -577,9 +584,14 @@ def each_sentence_alone(query, keys, lengths, W_q, W_k, v):
 
 @right("repaired_context")
 def renormalised_after_the_softmax(query, keys, lengths, W_q, W_k, v):
+    weights = additive(query, keys, W_q, W_k, v).softmax(1) * is_real(keys, lengths)
+    weights = weights / weights.sum(1, keepdim=True)
+    return torch.einsum("bk,bkd->bd", weights, keys), weights
+
+
+@right("repaired_context")
+def with_logsumexp(query, keys, lengths, W_q, W_k, v):
     scores = additive(query, keys, W_q, W_k, v)
-    exp = (scores - scores.amax(1, keepdim=True)).double().exp() * is_real(keys, lengths)
-    exp = torch.where(exp.sum(1, keepdim=True) > 0, exp, is_real(keys, lengths) * 1.0)
     scores = scores.masked_fill(~is_real(keys, lengths), -math.inf)
     weights = (scores - scores.logsumexp(1, keepdim=True)).exp()
     return torch.einsum("bk,bkd->bd", weights, keys), weights
@@ -711,3 +723,17 @@ def scores_for_weights(query, keys, lengths, W_q, W_k, v):
     """The names are mixed up."""
     context, _ = with_where(query, keys, lengths, W_q, W_k, v)
     return context, additive(query, keys, W_q, W_k, v)
+
+
+@right("repaired_context")
+def with_exp_times_the_mask(query, keys, lengths, W_q, W_k, v):
+    exp = additive(query, keys, W_q, W_k, v).exp() * is_real(keys, lengths)
+    weights = exp / exp.sum(1, keepdim=True)
+    return (weights.unsqueeze(2) * keys).sum(1), weights
+
+
+@wrong("repaired_context", "masked scores become -20: not low enough")
+def filled_with_minus_twenty(query, keys, lengths, W_q, W_k, v):
+    """exp(−20) looks like nothing, until the real scores are as low."""
+    scores = additive(query, keys, W_q, W_k, v)
+    return soft_read(scores.masked_fill(~is_real(keys, lengths), -20.0), keys)

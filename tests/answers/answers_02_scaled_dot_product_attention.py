@@ -325,6 +325,20 @@ def shifted_by_the_smallest(x, dim):
     return exp / exp.sum(dim, keepdim=True)
 
 
+@wrong("stable_softmax", "the sum runs over the whole tensor")
+def shifted_and_summed_over_everything(x, dim):
+    """dim and keepdim are given to the maximum, and forgotten in the sum."""
+    exp = (x - x.amax(dim, keepdim=True)).exp()
+    return exp / exp.sum()
+
+
+@wrong("stable_softmax", "NaN", "exp of a number far below 0 is 0")
+def largest_absolute_value_subtracted(x, dim):
+    """'The largest number' is read as the largest in size."""
+    exp = (x - x.abs().amax(dim, keepdim=True)).exp()
+    return exp / exp.sum(dim, keepdim=True)
+
+
 # ---- attend_one
 
 
@@ -849,6 +863,33 @@ def attention_reads_keys(query, key, value, mask=None):
     return weights @ (key if key.shape == value.shape else value), weights
 
 
+@right("scaled_dot_product_attention")
+def divided_again_after_the_mask(query, key, value, mask=None):
+    weights = weigh(query, key)
+    if mask is not None:
+        weights = weights * mask
+        weights = weights / weights.sum(-1, keepdim=True)
+    return weights @ value, weights
+
+
+@wrong("scaled_dot_product_attention", "a causal mask is put in")
+def causal_by_default(query, key, value, mask=None):
+    """Taken from a decoder-only model, where there is no other mask."""
+    if mask is None:
+        mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool).tril()
+    weights = weigh(query, key, mask)
+    return weights @ value, weights
+
+
+@wrong("scaled_dot_product_attention", "NaN", "do not put it into the weights")
+def minus_infinity_in_the_weights(query, key, value, mask=None):
+    """The two lines, softmax and masked_fill, in the wrong order."""
+    weights = weigh(query, key)
+    if mask is not None:
+        weights = weights.masked_fill(~mask, -math.inf)
+    return weights @ value, weights
+
+
 # ---- attention_gradient
 
 
@@ -1086,6 +1127,23 @@ def only_the_value(query, key, value, grad_output):
     return forward(query, key).T @ grad_output
 
 
+@wrong("attention_gradient", "d_k is used for √d_k, forward and backward")
+def root_lost_throughout(query, key, value, grad_output):
+    """One variable for the scale, and the root forgotten where it is set."""
+    d_k = query.shape[-1]
+    return backward(query, key, value, grad_output, before=d_k, after=d_k)
+
+
+@wrong("attention_gradient", "mean of dW ∘ W is subtracted")
+def mean_of_the_products(query, key, value, grad_output):
+    """The weighted sum is an average, so np.mean gets written; it divides once more."""
+
+    def rule(w, g):
+        return w * (g - (w * g).mean(-1, keepdims=True))
+
+    return backward(query, key, value, grad_output, rule)
+
+
 # ---- repaired_attention
 
 
@@ -1164,3 +1222,9 @@ def axis_two_for_a_batch(query, key, value):
         min(2, query.ndim - 1)
     )
     return weights @ value
+
+
+@wrong("repaired_attention", "the weights are returned")
+def weights_for_the_output(query, key, value):
+    """The last line is lost while the first two are mended."""
+    return weigh(query, key)

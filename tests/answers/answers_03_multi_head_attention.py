@@ -100,6 +100,18 @@ def number_forgotten():
     return ["b3 b4", "c1 c2", "c1 c2 a3 a4", "b1 b2 b3 b4"]
 
 
+@right("predicted_letters")
+def as_in_the_formula():
+    return ["b_3 b_4", "c₁ c₂", "C1 C2 A3 A4", "b_{1} b_{2} b_{3} b_{4}", 2]
+
+
+@right("predicted_letters")
+def computed_in_numpy():
+    x = np.array([[f"{token}{i}" for i in (1, 2, 3, 4)] for token in "abc"])
+    good, bad = x.reshape(3, 2, 2).swapaxes(0, 1), x.reshape(2, 3, 2)
+    return [good[1, 1], bad[1, 1], good.reshape(3, 4)[1], bad.reshape(3, 4)[1], 2]
+
+
 # ---- split_heads
 
 
@@ -261,6 +273,12 @@ def split_with_selectors_in_float32(x, num_heads):
     return torch.stack([x @ part for part in torch.eye(d_model).chunk(num_heads, 1)], dim=1)
 
 
+@wrong("split_heads", "axes of length 1")
+def split_and_squeezed(x, num_heads):
+    """squeeze() after a batch of one was tried out in the notebook."""
+    return cut(x, num_heads).squeeze(0)
+
+
 # ---- merge_heads
 
 
@@ -376,6 +394,12 @@ def merged_for_batch_second(x):
     return x.permute(1, 2, 0, 3).reshape(B, L, H * d_k)
 
 
+@wrong("merge_heads", "axes of length 1")
+def merged_and_squeezed(x):
+    """squeeze() after a batch of one was tried out in the notebook."""
+    return joined(x).squeeze()
+
+
 # ---- count_parameters
 
 
@@ -456,6 +480,24 @@ def seven_squares(d_model, num_heads):
 def rows_only(d_model, num_heads):
     """d_model for d_model²."""
     return 4 * d_model
+
+
+@wrong("count_parameters", "biases are counted for W_Q, W_K and W_V")
+def three_biases(d_model, num_heads):
+    """Counted from a module with bias=False in the last layer only."""
+    return 4 * d_model**2 + 3 * d_model
+
+
+@wrong("count_parameters", "W_O is taken to be as narrow as a head")
+def narrow_output(d_model, num_heads):
+    """W_O is put into the row of the heads' matrices, and counted once."""
+    return 3 * d_model**2 + d_model * (d_model // num_heads)
+
+
+@wrong("count_parameters", "in Python that is **")
+def power_with_a_caret(d_model, num_heads):
+    """Typed as in a spreadsheet."""
+    return 4 * d_model ^ 2
 
 
 # ---- MultiHeadAttention
@@ -844,6 +886,93 @@ class ProjectedAfterTheSplit(Given):
         return self.w_o(joined(weigh(q, cut(key, self.num_heads), mask) @ value))
 
 
+@wrong("MultiHeadAttention", "keys are made from `query`")
+class KeysFromTheQuery(Parts):
+    """The line is copied, and one name is not changed."""
+
+    def project(self, query, key, value):
+        return self.w_q(query), self.w_k(query), self.w_v(value)
+
+
+@wrong("MultiHeadAttention", "the mask is ignored in eval mode")
+class MaskedWhileTraining(Parts):
+    """'In use there is nothing to hide': as in a published decoder."""
+
+    def attend(self, q, k, v, mask):
+        return super().attend(q, k, v, mask if self.training else None)
+
+
+@wrong("MultiHeadAttention", "masked scores become 0")
+class MaskMultiplied(Parts):
+    """A mask is multiplied elsewhere, so it is here."""
+
+    def attend(self, q, k, v, mask):
+        scores = q @ k.mT / math.sqrt(self.d_k)
+        return (scores if mask is None else scores * mask).softmax(-1) @ v
+
+
+@wrong("MultiHeadAttention", "the mask is added as 0 and 1")
+class MaskAdded(Parts):
+    """Additive masks hold 0 and −inf; this one holds False and True."""
+
+    def attend(self, q, k, v, mask):
+        scores = q @ k.mT / math.sqrt(self.d_k)
+        return (scores if mask is None else scores + mask).softmax(-1) @ v
+
+
+@wrong("MultiHeadAttention", "weights are set to 0 after the softmax")
+class MaskedAfterTheSoftmax(Parts):
+    """The rows no longer add up to 1."""
+
+    def attend(self, q, k, v, mask):
+        weights = weigh(q, k)
+        return (weights if mask is None else weights * mask) @ v
+
+
+@wrong("MultiHeadAttention", "every head gets the mask of head 0")
+class OneMaskForAllHeads(Parts):
+    """mask[:, :1]: 'the axis of the heads has length 1'. Not always."""
+
+    def attend(self, q, k, v, mask):
+        return super().attend(q, k, v, mask[:, :1] if mask is not None and mask.ndim > 2 else mask)
+
+
+@wrong("MultiHeadAttention", "every sentence gets the mask of sentence 0")
+class OneMaskForAllSentences(Parts):
+    """mask[0], to be rid of an axis."""
+
+    def attend(self, q, k, v, mask):
+        return super().attend(q, k, v, mask[0] if mask is not None and mask.ndim > 2 else mask)
+
+
+@wrong("MultiHeadAttention", "only head 0 gets the mask")
+class MaskInTheFirstHead(Parts):
+    """In a loop over the heads the mask is used up, or set to None, after the first."""
+
+    def attend(self, q, k, v, mask):
+        heads = super().attend(q, k, v, None)
+        return torch.cat([super().attend(q, k, v, mask)[:, :1], heads[:, 1:]], dim=1)
+
+
+@wrong("MultiHeadAttention", "a causal mask is put in")
+class CausalByDefault(Parts):
+    """Taken from a decoder-only model, where there is no other mask."""
+
+    def attend(self, q, k, v, mask):
+        if mask is None:
+            mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril()
+        return super().attend(q, k, v, mask)
+
+
+@wrong("MultiHeadAttention", "w_o.weight is used without its transpose")
+class OutputWeightNotTransposed(Parts):
+    """A linear layer keeps its matrix transposed; a square one hides it."""
+
+    def forward(self, query, key, value, mask=None):
+        q, k, v = (self.split(x) for x in self.project(query, key, value))
+        return self.merge(self.attend(q, k, v, mask)) @ self.w_o.weight
+
+
 # ---- repaired_heads
 
 
@@ -959,3 +1088,17 @@ def root_lost(x, w_q, w_k, w_v, w_o, num_heads):
     """The root is lost with d_model."""
     q, k, v = (cut(y, num_heads) for y in project(x, w_q, w_k, w_v))
     return joined(weigh(q, k, divisor=q.shape[-1]) @ v) @ w_o
+
+
+@wrong("repaired_heads", "merged after tokens and features were swapped")
+def merged_after_swapping_the_last_two(x, w_q, w_k, w_v, w_o, num_heads):
+    """transpose(-2, -1), as everywhere else in attention."""
+    q, k, v = (cut(y, num_heads) for y in project(x, w_q, w_k, w_v))
+    return (weigh(q, k) @ v).transpose(-2, -1).reshape(x.shape) @ w_o
+
+
+@wrong("repaired_heads", "w_o is transposed")
+def output_matrix_transposed(x, w_q, w_k, w_v, w_o, num_heads):
+    """As in a linear layer."""
+    q, k, v = (cut(y, num_heads) for y in project(x, w_q, w_k, w_v))
+    return F.linear(joined(weigh(q, k) @ v), w_o)

@@ -16,6 +16,15 @@ OVERFLOW = (
     "first: the result is the same."
 )
 
+UNDERFLOW = (
+    "exp of a number far below 0 is 0, and 0/0 is NaN. Subtract the largest number, whatever its "
+    "sign: then one of the exps is 1."
+)
+MASKED_NAN = (
+    "−inf stands in the wrong place. Fill it into the scores where the mask is False, before the "
+    "softmax: do not multiply by it, and do not put it into the weights."
+)
+
 
 def row_sums(dim=-1):
     """Say what the weights along `dim` add up to, if it is not 1."""
@@ -82,6 +91,9 @@ def softmax_mistakes(x, dim):
             for axis in others
         },
         "the sum runs over the whole tensor. Sum along `dim`.": lambda: exp / exp.sum(),
+        "the maximum is subtracted, and the sum runs over the whole tensor. Sum along `dim`.": (
+            lambda: (x - top).exp() / (x - top).exp().sum()
+        ),
         f"{no_keepdim} sum: a row is divided by another row's.": lambda: exp / exp.sum(dim),
         f"{no_keepdim} sum: a row is divided by the sum of another.": (
             lambda: (x - top).exp() / (x - top).exp().sum(dim)
@@ -150,9 +162,9 @@ def test_large_numbers_do_not_overflow(stable_softmax):
         "exp gives inf or 0 for every number, and no trick in the division brings them back. "
         "Subtract the maximum before exp: then one of them is 1.": torch.zeros(3),
     }
-    for sign in (1, -1):
+    for sign, why in ((1, OVERFLOW), (-1, UNDERFLOW)):
         x = sign * torch.tensor([1000.0, 1001.0, 1002.0])
-        expect(stable_softmax(x, 0), F.softmax(x, 0), mistakes, nan=OVERFLOW)
+        expect(stable_softmax(x, 0), F.softmax(x, 0), mistakes, nan=why)
 
 
 def test_each_row_is_shifted_by_its_own_maximum(stable_softmax):
@@ -292,6 +304,9 @@ def steps_gone_wrong(query, key, value, mask):
         ),
         "the values come first in the last product: it is weights @ value.": (
             lambda: (value @ right, right)
+        ),
+        "a causal mask is put in, for which nobody asked.": (
+            lambda: soft(scores.masked_fill(torch.ones_like(scores).triu(1) > 0, -math.inf))
         ),
         "keys are averaged in the place of values.": lambda: read(right, key),
         "queries are averaged in the place of values.": lambda: read(right, query),
@@ -437,13 +452,17 @@ def square(*leading):
     return inputs(*leading, queries=5, keys=5, d_k=5, d_v=5)
 
 
-def check_attention(attention, *given, mistakes=None):
+def check_attention(attention, *given, mistakes=None, nan=OVERFLOW):
     mistakes = (mistakes or {}) | attention_mistakes(*given)
     names = ("output", "weights")
     answer, right = attention(*given), attend(*given)
     mistakes |= {HIDDEN: (0 * right[0], 0 * right[1])}
     hint = row_sums()
-    expect(answer, right, mistakes, names=names, nan=OVERFLOW, hint=lambda both: hint(both[1]))
+    expect(answer, right, mistakes, names=names, nan=nan, hint=lambda both: hint(both[1]))
+
+
+def check_masked(attention, *given):
+    check_attention(attention, *given, mistakes=mask_mistakes(*given), nan=MASKED_NAN)
 
 
 def test_attention_when_all_sizes_are_equal(scaled_dot_product_attention):
@@ -463,15 +482,13 @@ def test_masked_keys_get_no_weight_and_the_rest_adds_up_to_one(scaled_dot_produc
     batch = torch.stack([MASK, MASK.roll(1, -1)])
     for leading, mask in (((2,), batch), ((2,), batch[:, :1]), ((), MASK), ((2, 3), MASK)):
         query, key, value = square(*leading)
-        given = query, 2 * key, value, mask
-        check_attention(scaled_dot_product_attention, *given, mistakes=mask_mistakes(*given))
+        check_masked(scaled_dot_product_attention, query, 2 * key, value, mask)
 
 
 def test_a_mask_fits_when_sizes_differ(scaled_dot_product_attention):
     batch = torch.stack([WIDE_MASK, WIDE_MASK.roll(2, -1)])[:, None]
     for leading, mask in (((2,), WIDE_MASK), ((2, 4), batch), ((2, 4), batch[:, :, :1])):
-        given = *inputs(*leading), mask
-        check_attention(scaled_dot_product_attention, *given, mistakes=mask_mistakes(*given))
+        check_masked(scaled_dot_product_attention, *inputs(*leading), mask)
 
 
 def test_attention_with_large_scores(scaled_dot_product_attention):
@@ -529,6 +546,9 @@ SOFTMAX_MISTAKES = {  # ways to get from dW, here g, to dS
     "the row's sum of dW is subtracted; it must be the sum of dW ∘ W.": (
         lambda w, g: w * (g - g.sum(-1, keepdims=True))
     ),
+    "the row's mean of dW ∘ W is subtracted; it must be the sum.": (
+        lambda w, g: w * (g - (w * g).mean(-1, keepdims=True))
+    ),
     "the factor W in front is missing: dS = W ∘ (dW − rowsum(dW ∘ W)).": (
         lambda w, g: g - (w * g).sum(-1, keepdims=True)
     ),
@@ -560,6 +580,9 @@ def gradient_mistakes(query, key, value, grad):
         ),
         "the scale is missing, forward and backward.": lambda: gradient(*given, before=1, after=1),
         "the scale is missing where the weights are computed.": lambda: gradient(*given, before=1),
+        "d_k is used for √d_k, forward and backward.": (
+            lambda: gradient(*given, before=root**2, after=root**2)
+        ),
         "the gradient is divided by d_k: √d_k, once, is enough.": (
             lambda: gradient(*given, after=root**2)
         ),
@@ -652,6 +675,9 @@ def repair_mistakes(query, key, value):
         "but the queries of a batch.": lambda: (scores / root).softmax(1) @ value,
         "the scale is gone: divide the scores by √d_k before the softmax.": (
             lambda: scores.softmax(-1) @ value
+        ),
+        "the weights are returned; they still have to average the values.": (
+            lambda: attend(query, key, value)[1]
         ),
         **{text: lambda answer=answer: answer()[0] for text, answer in many.items()},
     }

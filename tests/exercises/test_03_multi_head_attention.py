@@ -3,7 +3,9 @@
 import itertools
 import math
 import re
+import unicodedata
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -14,9 +16,11 @@ from transformer_lab.diagnosis import expect_predictions, random_weights
 
 
 def tidy(answer):
-    """Return "b3 b4" for "b3, b4", "b3b4" or ["b3", "b4"]; anything else as it is."""
-    found = re.findall(r"[a-c][1-4]", str(answer)) if isinstance(answer, str | list | tuple) else ()
-    return " ".join(found) or answer
+    """Return "b3 b4" for "B3, b4", "b₃b₄", "b_3 b_4" or ["b3", "b4"]; anything else as it is."""
+    if not isinstance(answer, str | list | tuple | np.ndarray):
+        return answer
+    plain = unicodedata.normalize("NFKC", str(answer)).lower()
+    return " ".join(re.findall(r"[a-c][1-4]", re.sub(r"[\W_]", "", plain))) or answer
 
 
 def test_the_letters_are_predicted(predicted_letters):
@@ -121,12 +125,16 @@ def split_mistakes(x, heads):
     }
 
 
+# B, L, H, d_k; a squeeze() shows where one of them is 1
+SIZES = (2, 5, 3, 4), (3, 2, 4, 1), (2, 4, 1, 6), (3, 3, 3, 3), (1, 4, 2, 3), (2, 1, 3, 4)
+
+
 def check_split(split_heads, x, heads):
     expect(split_heads(x, heads), split(x, heads), split_mistakes(x, heads))
 
 
 def test_every_head_gets_its_part_of_every_token(split_heads):
-    for B, L, heads, d_k in ((2, 5, 3, 4), (3, 2, 4, 1), (2, 4, 1, 6), (3, 3, 3, 3)):
+    for B, L, heads, d_k in SIZES:
         check_split(split_heads, numbered(B, L, heads * d_k), heads)
 
 
@@ -178,8 +186,8 @@ def check_merge(merge_heads, x):
 
 
 def test_merged_heads_stand_side_by_side_token_by_token(merge_heads):
-    for shape in ((2, 3, 5, 4), (3, 4, 2, 1), (2, 1, 4, 6), (3, 3, 3, 3)):
-        check_merge(merge_heads, numbered(*shape))
+    for B, L, heads, d_k in SIZES:
+        check_merge(merge_heads, numbered(B, heads, L, d_k))
 
 
 # ---- count_parameters
@@ -205,7 +213,10 @@ def count_mistakes(d, heads):
         "a W_O of its own is given to every head, as wide as the model.": (
             3 * d * d + heads * d * d
         ),
+        "W_O is taken to be as narrow as a head: it is (h · d_v) × d_model.": 3 * d * d + d * d_k,
         "biases are counted: here there are none.": 4 * (d * d + d),
+        "biases are counted for W_Q, W_K and W_V: here there are none.": 4 * d * d + 3 * d,
+        "`^` is meant as a power: in Python that is **.": 4 * d ^ 2,
         "two projections in a row are counted, one for all heads and one for each. The heads' "
         "matrices are the only ones.": 7 * d * d,
         "rows are counted, not numbers: a matrix has rows × columns.": 4 * d,
@@ -254,6 +265,9 @@ MERGES = {
     UNSWAPPED: flat_merge,
     "the features of the heads are merged in turn, not head by head": (
         lambda x: x.permute(0, 2, 3, 1).flatten(2)
+    ),
+    "the heads are merged after tokens and features were swapped, not heads and tokens": (
+        lambda x: x.transpose(2, 3).reshape(len(x), x.shape[2], -1)
     ),
 }
 
@@ -325,6 +339,13 @@ def module_mistakes(weights, heads, query, key, value, mask=None):
     def cut(x):
         return x.unflatten(-1, (heads, -1))
 
+    def weighed(weigh):
+        q, k, v = (split(x, heads) for x in projected)
+        return w_o(merge(weigh(q @ k.mT / math.sqrt(q.shape[-1])) @ v))
+
+    def every():
+        return mask.expand(len(query), heads, query.shape[1], key.shape[1])
+
     transposed = {name: weight.T for name, weight in weights.items()}
     return {
         "w_o is missing: the heads stand side by side and are not mixed.": (
@@ -350,9 +371,21 @@ def module_mistakes(weights, heads, query, key, value, mask=None):
         "the matrices are used without the transpose: `self.w_q(x)` is x @ w_q.weight.T.": (
             lambda: true_module(transposed, heads, query, key, value, mask)
         ),
+        **{
+            f"{name}.weight is used without its transpose: `self.{name}(x)` is x @ "
+            f"{name}.weight.T.": (
+                lambda name=name: true_module(
+                    weights | {f"{name}.weight": transposed[f"{name}.weight"]},
+                    *(heads, query, key, value, mask),
+                )
+            )
+            for name in w
+        },
         "key and value are exchanged.": mixed(query, value, key),
         "values are made from `key`; `value` is not used.": mixed(query, key, key),
         "keys are made from `value`; `key` is not used.": mixed(query, value, value),
+        "keys are made from `query`; `key` is not used.": mixed(query, query, value),
+        "values are made from `query`; `value` is not used.": mixed(query, key, query),
         "query, key and value are all made from `query`: that is self-attention only.": mixed(
             query, query, query
         ),
@@ -365,6 +398,23 @@ def module_mistakes(weights, heads, query, key, value, mask=None):
         "the mask is turned round: True means *may attend*.": lambda: run(mask=~mask),
         "the mask is transposed: its last axis belongs to the keys.": (
             lambda: run(mask=mask.transpose(-2, -1))
+        ),
+        "masked scores become 0: but exp(0) is 1, not 0. Fill with −inf.": (
+            lambda: weighed(lambda scores: (scores * mask).softmax(-1))
+        ),
+        "the mask is added as 0 and 1. Fill with −inf where it is False.": (
+            lambda: weighed(lambda scores: (scores + mask).softmax(-1))
+        ),
+        "weights are set to 0 after the softmax, so that the rows no longer add up to 1.": (
+            lambda: weighed(lambda scores: scores.softmax(-1) * mask)
+        ),
+        "every sentence gets the mask of sentence 0.": lambda: run(mask=every()[:1]),
+        "every head gets the mask of head 0.": lambda: run(mask=every()[:, :1]),
+        "only head 0 gets the mask.": (
+            lambda: run(mask=every() | (torch.arange(heads) > 0)[:, None, None])
+        ),
+        "a causal mask is put in, for which nobody asked.": (
+            lambda: run(mask=torch.ones(query.shape[1], key.shape[1]).tril() > 0)
         ),
         "w_o comes before the attention, on the values.": (
             lambda: run(v=w_o(projected[2]), out=lambda x: x)
@@ -427,6 +477,20 @@ def test_a_mask_fits_when_lengths_differ(MultiHeadAttention):
         check_module(MultiHeadAttention, 3, *texts((2, 3, 12), (2, 5, 12), (2, 5, 12)), each)
 
 
+def test_the_mask_counts_in_both_modes(MultiHeadAttention):
+    x, mask = torch.randn(2, 4, 12), torch.ones(4, 4).tril() > 0
+    for mode in ("train", "eval"):
+        module, weights = made(MultiHeadAttention, 12, 3)
+        answer, given = module.train(mode == "train")(x, x, x, mask), (x, x, x, mask)
+        asked = {
+            f"the mask is ignored in {mode} mode: do without self.training.": (
+                true_module(weights, 3, x, x, x)
+            )
+        }
+        mistakes = asked | module_mistakes(weights, 3, *given)
+        expect(answer, true_module(weights, 3, *given), mistakes)
+
+
 def test_the_module_in_half_and_double_precision(MultiHeadAttention):
     for dtype in (torch.float64, torch.float16):
         x, memory = (text.to(dtype) for text in texts((2, 3, 12), (2, 5, 12)))
@@ -470,6 +534,9 @@ def hunt(x, w_q, w_k, w_v, w_o, heads):
         "one bug is left: the scores are divided by √d_model, but they are dot products of size "
         "d_k.": steps.pop(f"{TOO_WIDE}."),
         "w_o is missing.": lambda: multi_head(projected, lambda y: y, heads),
+        "w_o is transposed: here it is x @ w.": (
+            lambda: multi_head(projected, lambda y: y @ w_o.T, heads)
+        ),
         "the matrices are transposed: here it is x @ w.": (
             lambda: multi_head((x @ w_q.T, x @ w_k.T, x @ w_v.T), lambda y: y @ w_o.T, heads)
         ),
