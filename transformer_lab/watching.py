@@ -21,6 +21,7 @@ from transformer_lab import diagnosis
 from transformer_lab.diagnosis import CALLS, CheckFailed, describe
 
 NOT_WRITTEN = "not written yet"  # what a stub raises, as NotImplementedError
+RUNNING: list[str] = []  # the watched call that is under way
 
 
 class NotWritten(Exception):
@@ -107,19 +108,27 @@ def _watch(name: str, target: Any) -> Any:
         own = {
             method: _watch(f"{name}.{method}", function)
             for method, function in methods
-            if method[0] != "_" and getattr(nn.Module, method, None) is not function
+            if method[0] != "_"
+            and getattr(nn.Module, method, None) is not function
+            and not isinstance(inspect.getattr_static(target, method), staticmethod)
         }
         return type(target)(target.__name__, (target,), own)
     if not callable(target):
         raise CheckFailed(f"{name} is {describe(target)}; it should be a function or a class.")
 
     def watched(*args: Any, **kwargs: Any) -> Any:
+        if RUNNING:  # the learner's code calls a method of its own: that is its own business
+            return target(*args, **kwargs)
         bound = _bind(name, target, args, kwargs)
         given = bound.arguments
         bound.arguments = {label: _clone(value) for label, value in given.items()}
         call = _call_text(name, given)
         CALLS.append((call, None))
-        result = target(*bound.args, **bound.kwargs)
+        RUNNING.append(name)
+        try:
+            result = target(*bound.args, **bound.kwargs)
+        finally:
+            RUNNING.pop()
         CALLS[-1] = (call, result)
         for label, value in given.items():
             if not _identical(bound.arguments[label], value):

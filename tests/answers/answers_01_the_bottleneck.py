@@ -375,7 +375,7 @@ def squeezed_scores(query, keys, W_q, W_k, v):
 
 
 @wrong("additive_scores", "the sum runs over the keys")
-def summed_over_keys(query, keys, W_q, W_k, v):
+def summed_over_the_wrong_axis(query, keys, W_q, W_k, v):
     """(… * v).sum(1): the axis after the batch is taken for the features."""
     asked, offered = both_projections(query, keys, W_q, W_k)
     return (torch.tanh(asked + offered) * v).sum(1)

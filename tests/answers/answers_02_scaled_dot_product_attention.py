@@ -890,6 +890,13 @@ def minus_infinity_in_the_weights(query, key, value, mask=None):
     return weights @ value, weights
 
 
+@wrong("scaled_dot_product_attention", "axes of length 1")
+def squeezed(query, key, value, mask=None):
+    """squeeze() after a batch of one was tried out in the notebook."""
+    weights = weigh(query, key, mask)
+    return (weights @ value).squeeze(), weights.squeeze()
+
+
 # ---- attention_gradient
 
 

@@ -58,7 +58,7 @@ def the_first_head_of_the_wrong_split():
     return ["b3 b4", "a3 a4", "c1 c2 a3 a4", "b1 b2 b3 b4", 2]
 
 
-@wrong("predicted_letters", "c is not 'b1 b2 b3 b4'", "Without the swap")
+@wrong("predicted_letters", "c is not 'b1 b2 b3 b4'", "A merge with the swap")
 def merging_is_thought_harmless():
     """The way back is thought to be any reshape to the old shape."""
     return ["b3 b4", "c1 c2", "b1 b2 b3 b4", "b1 b2 b3 b4", 2]
@@ -971,6 +971,14 @@ class OutputWeightNotTransposed(Parts):
     def forward(self, query, key, value, mask=None):
         q, k, v = (self.split(x) for x in self.project(query, key, value))
         return self.merge(self.attend(q, k, v, mask)) @ self.w_o.weight
+
+
+@wrong("MultiHeadAttention", "axes of length 1")
+class BatchOfOneSqueezed(Parts):
+    """squeeze(0) after a batch of one was tried out in the notebook."""
+
+    def forward(self, query, key, value, mask=None):
+        return super().forward(query, key, value, mask).squeeze(0)
 
 
 # ---- repaired_heads

@@ -117,6 +117,12 @@ def one_forgotten():
     return RIGHT[:5]
 
 
+@wrong("predicted_positions", "a is not [[0, 1, 0, 1]]", "not a list in a list")
+def a_table_of_one_row():
+    """The right numbers, as sinusoidal_encoding(1, 4) prints them."""
+    return but("a", [[0.0, 1.0, 0.0, 1.0]])
+
+
 # ---- sinusoidal_encoding
 
 
@@ -331,6 +337,83 @@ def as_an_array(length, d_model):
     return with_slices(length, d_model).numpy()
 
 
+def two_loops(length, d_model, fill):
+    table = torch.zeros(length, d_model)
+    for t in range(length):
+        fill(table[t], t)
+    return table
+
+
+@wrong("sinusoidal_encoding", "every column has a rate of its own, and the exponent counts 2 twice")
+def two_times_the_column(length, d_model):
+    """A much-copied loop: i runs over the even columns, and the exponents are 2i and 2(i + 1)."""
+
+    def fill(row, t):
+        for i in range(0, d_model, 2):
+            row[i] = math.sin(t / 10000 ** (2 * i / d_model))
+            row[i + 1] = math.cos(t / 10000 ** (2 * (i + 1) / d_model))
+
+    return two_loops(length, d_model, fill)
+
+
+@wrong("sinusoidal_encoding", "even and odd *positions*")
+def by_rows_with_the_rates_of_pairs(length, d_model):
+    """Asks `t % 2` where it should ask for the column."""
+
+    def fill(row, t):
+        for i in range(d_model):
+            angle = t / 10000 ** (2 * (i // 2) / d_model)
+            row[i] = math.sin(angle) if t % 2 == 0 else math.cos(angle)
+
+    return two_loops(length, d_model, fill)
+
+
+@wrong("sinusoidal_encoding", "the cosines are missing")
+def only_even_columns(length, d_model):
+    """The line for the odd columns is forgotten."""
+    table = torch.zeros(length, d_model)
+    table[:, 0::2] = angles_of(length, d_model).sin()
+    return table
+
+
+@wrong("sinusoidal_encoding", "only the first row is filled")
+def return_in_the_loop(length, d_model):
+    """`return` indented by one step too many."""
+    table = torch.zeros(length, d_model)
+    for t in range(length):
+        table[t] = with_slices(length, d_model)[t]
+        return table
+
+
+@wrong("sinusoidal_encoding", "an axis of their own", ".flatten(1)")
+def stacked_only(length, d_model):
+    """torch.stack without the flatten."""
+    angles = angles_of(length, d_model)
+    return torch.stack((angles.sin(), angles.cos()), -1)
+
+
+@wrong("sinusoidal_encoding", "multiplied with 2π")
+def with_full_turns(length, d_model):
+    """A wave is a full turn, thinks the reader of section 3.5."""
+    angles = 2 * math.pi * angles_of(length, d_model)
+    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)
+
+
+@wrong("sinusoidal_encoding", "the logarithm is that to the base 10")
+def with_log10(length, d_model):
+    """exp and log10 do not undo each other."""
+    rates = torch.exp(-torch.arange(0, d_model, 2) * math.log10(10000.0) / d_model)
+    angles = torch.arange(length)[:, None] * rates
+    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)
+
+
+@wrong("sinusoidal_encoding", "Each is 0.4082 times what it should be.")
+def of_length_one(length, d_model):
+    """Normalised rows; a word about fast hands would lead astray."""
+    table = with_slices(length, d_model)
+    return table / table.norm(dim=1, keepdim=True)
+
+
 # ---- shift_matrix
 
 
@@ -501,6 +584,42 @@ def only_forwards(offset, d_model):
     return matrix
 
 
+@wrong("shift_matrix", "the sign of `offset` is lost")
+def as_far_in_either_direction(offset, d_model):
+    """abs(offset), because a table of codes has no negative rows."""
+    return turning(abs(offset), d_model, good_block)
+
+
+@wrong("shift_matrix", "none mirrors")
+def a_mirror(offset, d_model):
+    """The minus stands at the cosine."""
+    return turning(offset, d_model, lambda c, s: [[c, s], [s, -c]])
+
+
+@wrong("shift_matrix", "only the first hand is turned")
+def one_block_and_ones(offset, d_model):
+    """Begins with the identity, and never comes to the second pair."""
+    matrix = torch.eye(d_model)
+    matrix[:2, :2] = turning(offset, d_model, good_block)[:2, :2]
+    return matrix
+
+
+@wrong("shift_matrix", "the blocks overlap")
+def blocks_at_i(offset, d_model):
+    """matrix[i : i + 2], with i that counts pairs."""
+    matrix, good = torch.zeros(d_model, d_model), turning(offset, d_model, good_block)
+    for i in range(d_model // 2):
+        matrix[i : i + 2, i : i + 2] = good[2 * i : 2 * i + 2, 2 * i : 2 * i + 2]
+    return matrix
+
+
+@wrong("shift_matrix", "the rest is 1")
+def ones_around(offset, d_model):
+    """torch.ones for torch.zeros."""
+    outside = 1 - torch.block_diag(*torch.ones(d_model // 2, 2, 2))
+    return turning(offset, d_model, good_block) + outside
+
+
 # ---- LearnedPositionalEncoding
 
 
@@ -570,7 +689,7 @@ class LastRowForTheRest(Given):
         return x + self.table[torch.arange(x.shape[1]).clamp(max=len(self.table) - 1)]
 
 
-@wrong("LearnedPositionalEncoding", "Your code stopped", "self.table[: x.shape[1]]")
+@wrong("LearnedPositionalEncoding", "RuntimeError", "it should raise ValueError: row 4")
 class NoCheckAtAll(Given):
     """Leaves the error to broadcasting, and with one row left there is none."""
 
@@ -588,7 +707,7 @@ class RaisesTooEarly(Given):
         return x + self.table[: x.shape[1]]
 
 
-@wrong("LearnedPositionalEncoding", "Your code stopped", "assert x.shape[1]")
+@wrong("LearnedPositionalEncoding", "AssertionError (too long); it should raise ValueError")
 class WithAnAssert(Given):
     """An assert is an error too, but not the one that was asked for."""
 
@@ -864,10 +983,69 @@ def length_first(x, positions):
     return turned(x.transpose(0, 1), positions, good_turn).transpose(0, 1)
 
 
-@wrong("rotate", "cut off from x")
+@right("rotate")
 def through_numpy(x, positions):
-    """.detach().numpy() and back."""
     return torch.from_numpy(pair_by_pair(x.detach(), positions).numpy())
+
+
+def with_layouts(x, positions, swap, repeat):
+    d = x.shape[-1]
+    theta = repeat(positions[:, None] * 10000.0 ** (-torch.arange(0, d, 2) / d))
+    return x * theta.cos() + swap(x) * theta.sin()
+
+
+def swap_halves(x):
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat((-second, first), dim=-1)
+
+
+def swap_neighbours(x):
+    return torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1).reshape(x.shape)
+
+
+@wrong("rotate", "halves, repeated one behind the other: two layouts are mixed")
+def neighbours_with_the_angles_of_halves(x, positions):
+    """One line from the paper's layout, the other from LLaMA's."""
+    return with_layouts(x, positions, swap_neighbours, lambda angles: angles.repeat(1, 2))
+
+
+@wrong("rotate", "the angles are those of neighbours: two layouts are mixed")
+def halves_with_the_angles_of_neighbours(x, positions):
+    """The same the other way round."""
+    return with_layouts(x, positions, swap_halves, lambda a: a.repeat_interleave(2, -1))
+
+
+@wrong("rotate", "put back as neighbours")
+def halves_in_and_neighbours_out(x, positions):
+    """chunk(2) goes with cat, 0::2 goes with stack."""
+    halves = with_layouts(x, positions, swap_halves, lambda angles: angles.repeat(1, 2))
+    return torch.stack(halves.chunk(2, dim=-1), dim=-1).flatten(-2)
+
+
+@wrong("rotate", "every column has an angle of its own")
+def an_angle_for_each_column(x, positions):
+    """arange(d) for arange(0, d, 2)."""
+    d = x.shape[-1]
+    theta = positions[:, None] * 10000.0 ** (-torch.arange(d) / d)
+    return x * theta.cos() + swap_neighbours(x) * theta.sin()
+
+
+@wrong("rotate", "an axis of their own", ".flatten(-2)")
+def pairs_stacked_only(x, positions):
+    """torch.stack without the flatten."""
+    return pair_by_pair(x, positions).unflatten(-1, (-1, 2))
+
+
+@wrong("rotate", "the positions are sorted")
+def in_order(x, positions):
+    """Order is thought to be given."""
+    return pair_by_pair(x, positions.sort().values)
+
+
+@wrong("rotate", "counted from the first token's")
+def relative_to_the_first(x, positions):
+    """Only differences count, so start at 0; keys in a cache know nothing of that."""
+    return pair_by_pair(x, positions - positions[0])
 
 
 # ---- repaired_step
@@ -1003,7 +1181,40 @@ def positions_for_all_again(token, keys, values, table, w_q, w_k, w_v):
     return step_at(keys.shape[1], token, again, values, table, w_q, w_k, w_v)
 
 
-@wrong("repaired_step", "output has shape (2, 6, 8), expected (2, 1, 8)")
+@wrong("repaired_step", "the first t + 1 rows of the code are added")
 def all_positions_at_once(token, keys, values, table, w_q, w_k, w_v):
     """code[: t + 1] is added to one token: broadcasting makes t + 1 tokens of it."""
     return step_at(slice(0, keys.shape[1] + 1), token, keys, values, table, w_q, w_k, w_v)
+
+
+@wrong("repaired_step", "the first t rows of the code are added")
+def all_earlier_positions(token, keys, values, table, w_q, w_k, w_v):
+    """code[:t]: the slice of the bug, with another length."""
+    return step_at(slice(0, keys.shape[1]), token, keys, values, table, w_q, w_k, w_v)
+
+
+@wrong("repaired_step", "that of the token's id")
+def position_of_the_id(token, keys, values, table, w_q, w_k, w_v):
+    """code[token], as table[token]."""
+    return step_at(token, token, keys, values, table, w_q, w_k, w_v)
+
+
+@wrong("repaired_step", "the query is made from the token without its position")
+def query_without_position(token, keys, values, table, w_q, w_k, w_v):
+    """The position is added after the query was made."""
+    _, k, v = counted_before(token, keys, values, table, w_q, w_k, w_v)
+    query = table[token] * math.sqrt(table.shape[1]) @ w_q
+    return lab.scaled_dot_product_attention(query, k, v)[0], k, v
+
+
+@wrong("repaired_step", "w_k and w_v are exchanged")
+def matrices_exchanged(token, keys, values, table, w_q, w_k, w_v):
+    """Taken from the arguments in the wrong order."""
+    return counted_before(token, keys, values, table, w_q, w_v, w_k)
+
+
+@wrong("repaired_step", "the softmax runs over the one query")
+def softmax_over_the_query(token, keys, values, table, w_q, w_k, w_v):
+    """dim=1 was right when the scores had two axes."""
+    _, k, v = counted_before(token, keys, values, table, w_q, w_k, w_v)
+    return v.sum(1, keepdim=True), k, v

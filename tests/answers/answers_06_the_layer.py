@@ -113,6 +113,18 @@ def one_forgotten():
     return [8, 0, 6, 3]
 
 
+@wrong("predicted_numbers", "a is not 8.163", "not by 3")
+def unbiased_to_the_last_digit():
+    """10 − 6 / √(20/3 + 4), computed and not rounded."""
+    return [10 - 6 / (20 / 3 + 4) ** 0.5, 0, 6, 3, 1.331]
+
+
+@wrong("predicted_numbers", "a is not 9.33", "divided by the root")
+def without_the_root():
+    """10 − 6 / 9."""
+    return [10 - 6 / 9, 0, 6, 3, 1.331]
+
+
 # ---- LayerNorm
 
 
@@ -402,6 +414,60 @@ class NothingReturned(GivenNorm):
         F.layer_norm(x, x.shape[-1:], self.gamma, self.beta, self.eps)
 
 
+@right("LayerNorm")
+class UnbiasedAndCorrected(GivenNorm):
+    def forward(self, x):
+        d = x.shape[-1]
+        variance = x.var(-1, keepdim=True) * (d - 1) / d
+        return (
+            self.gamma * (x - x.mean(-1, keepdim=True)) / (variance + self.eps).sqrt() + self.beta
+        )
+
+
+@wrong("LayerNorm", "the root is taken twice")
+class RootOfTheDeviation(GivenNorm):
+    """std for the variance in a formula that takes the root itself."""
+
+    def forward(self, x):
+        std = x.std(-1, correction=0, keepdim=True)
+        return self.gamma * (x - x.mean(-1, keepdim=True)) / (std + self.eps).sqrt() + self.beta
+
+
+@wrong("LayerNorm", "x is added")
+class NormWithResidual(GivenNorm):
+    """Add and norm are one box in the figure."""
+
+    def forward(self, x):
+        return x + F.layer_norm(x, x.shape[-1:], self.gamma, self.beta, self.eps)
+
+
+@wrong("LayerNorm", "in brackets")
+class WithoutBrackets(GivenNorm):
+    """γ x − μ / √…"""
+
+    def forward(self, x):
+        mean, variance = x.mean(-1, keepdim=True), x.var(-1, correction=0, keepdim=True)
+        return self.gamma * x - mean / (variance + self.eps).sqrt() + self.beta
+
+
+@wrong("LayerNorm", "x is cut off")
+class InputDetached(GivenNorm):
+    """The normalised tokens are made under no_grad; γ and β still learn."""
+
+    def forward(self, x):
+        with torch.no_grad():
+            plain = F.layer_norm(x, x.shape[-1:], eps=self.eps)
+        return self.gamma * plain + self.beta
+
+
+@wrong("LayerNorm", "gamma is cut off")
+class GammaDetached(GivenNorm):
+    """.data, to be rid of a warning."""
+
+    def forward(self, x):
+        return F.layer_norm(x, x.shape[-1:], self.gamma.data, self.beta, self.eps)
+
+
 # ---- FeedForward
 
 
@@ -609,6 +675,55 @@ class AsSequential(GivenNetwork):
 
     def forward(self, x):
         return self.net(x)
+
+
+@wrong("FeedForward", "ReLU6 stands where the ReLU should")
+class Relu6(GivenNetwork):
+    """From a model for telephones; it differs above 6 only."""
+
+    def forward(self, x):
+        return self.linear_2(self.dropout(F.relu6(self.linear_1(x))))
+
+
+@wrong("FeedForward", "the dropout acts twice")
+class DropoutTwice(GivenNetwork):
+    """Before the ReLU and after it."""
+
+    def forward(self, x):
+        return self.linear_2(self.dropout(self.dropout(self.linear_1(x)).relu()))
+
+
+@wrong("FeedForward", "should be 0 or doubled, once")
+class DropoutOnInputToo(GivenNetwork):
+    """Input dropout and hidden dropout."""
+
+    def forward(self, x):
+        return self.linear_2(self.dropout(self.linear_1(self.dropout(x)).relu()))
+
+
+@wrong("FeedForward", "is it that of self.dropout?")
+class RateByHeart(GivenNetwork):
+    """p=0.1, because that is the default."""
+
+    def forward(self, x):
+        return self.linear_2(F.dropout(self.linear_1(x).relu(), 0.1, self.training))
+
+
+@wrong("FeedForward", "No gradient comes through to x")
+class NetworkInputDetached(GivenNetwork):
+    """Both layers learn, and nothing below them."""
+
+    def forward(self, x):
+        return self.linear_2(self.dropout(self.linear_1(x.detach()).relu()))
+
+
+@wrong("FeedForward", "layers of its own")
+class NewLayers(GivenNetwork):
+    """nn.Linear in forward: new weights in every call."""
+
+    def forward(self, x):
+        hidden = nn.Linear(x.shape[-1], self.linear_1.out_features).to(x)(x).relu()
+        return self.linear_2(self.dropout(hidden))
 
 
 # ---- AddNorm
@@ -823,6 +938,46 @@ class SublayerTakenForATensor(GivenFrame):
         return self.norm(x + self.dropout(sublayer(x)(x)))
 
 
+@wrong("AddNorm", "the dropout acts twice")
+class FrameDropoutTwice(GivenFrame):
+    """Once on the sub-layer's result and once before the sum."""
+
+    def forward(self, x, sublayer):
+        if self.pre_norm:
+            return x + self.dropout(self.dropout(sublayer(self.norm(x))))
+        return self.norm(x + self.dropout(self.dropout(sublayer(x))))
+
+
+@wrong("AddNorm", "the dropout acts on the sub-layer's input")
+class PostNormDropoutOnTheInput(GivenFrame):
+    """In post-LN only, where the norm takes out what a sub-layer adds equally everywhere."""
+
+    def forward(self, x, sublayer):
+        if self.pre_norm:
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.norm(x + sublayer(self.dropout(x)))
+
+
+@wrong("AddNorm", "should be 0 or doubled, once")
+class FrameDropoutOnBoth(GivenFrame):
+    """On what goes into the sub-layer and on what comes out."""
+
+    def forward(self, x, sublayer):
+        if self.pre_norm:
+            return x + self.dropout(sublayer(self.dropout(self.norm(x))))
+        return self.norm(x + self.dropout(sublayer(self.dropout(x))))
+
+
+@wrong("AddNorm", "γ and β are not used")
+class FrameWithoutAffine(GivenFrame):
+    """F.layer_norm without the weights."""
+
+    def forward(self, x, sublayer):
+        if self.pre_norm:
+            return x + self.dropout(sublayer(self.norm(x)))
+        return F.layer_norm(x + self.dropout(sublayer(x)), x.shape[-1:])
+
+
 # ---- EncoderLayer
 
 
@@ -1000,6 +1155,42 @@ class EncoderDetachedAttention(GivenEncoder):
     def forward(self, x, mask=None):
         x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, mask).detach())
         return self.add_norm_2(x, self.feed_forward)
+
+
+@wrong("EncoderLayer", "each inside its own AddNorm: attention does")
+class EncoderOrderWithFrames(GivenEncoder):
+    """The two lines are exchanged as they are."""
+
+    def forward(self, x, mask=None):
+        x = self.add_norm_2(x, self.feed_forward)
+        return self.add_norm_1(x, lambda x: self.self_attention(x, x, x, mask))
+
+
+@wrong("EncoderLayer", "their results are added")
+class EncoderSideBySide(GivenEncoder):
+    """Both sub-layers at once, as in some newer models."""
+
+    def forward(self, x, mask=None):
+        attended = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, mask))
+        return attended + self.add_norm_2(x, self.feed_forward)
+
+
+@wrong("EncoderLayer", "attention stands in both AddNorms")
+class EncoderAttentionTwice(GivenEncoder):
+    """The first line copied, and only its number changed."""
+
+    def forward(self, x, mask=None):
+        x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, mask))
+        return self.add_norm_2(x, lambda x: self.self_attention(x, x, x, mask))
+
+
+@wrong("EncoderLayer", "x is added to the network's result")
+class EncoderNetworkResidualTwice(GivenEncoder):
+    """The residual is written out, and AddNorm adds it again."""
+
+    def forward(self, x, mask=None):
+        x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, mask))
+        return self.add_norm_2(x, lambda x: x + self.feed_forward(x))
 
 
 # ---- DecoderLayer
@@ -1234,6 +1425,26 @@ class DecoderDetachesTheEncoder(DecoderParts):
         return super().crossed(x, memory.detach(), mask)
 
 
+@wrong("DecoderLayer", "comes before the self-attention, each inside its own AddNorm")
+class DecoderCrossFirstWithFrames(GivenDecoder):
+    """The first two lines are exchanged as they are."""
+
+    def forward(self, x, memory, target_mask=None, memory_mask=None):
+        x = self.add_norm_2(x, lambda x: self.cross_attention(x, memory, memory, memory_mask))
+        x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, target_mask))
+        return self.add_norm_3(x, self.feed_forward)
+
+
+@wrong("DecoderLayer", "between the two attentions, each inside its own AddNorm")
+class DecoderNetworkInTheMiddleWithFrames(GivenDecoder):
+    """The last two lines are exchanged as they are."""
+
+    def forward(self, x, memory, target_mask=None, memory_mask=None):
+        x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, target_mask))
+        x = self.add_norm_3(x, self.feed_forward)
+        return self.add_norm_2(x, lambda x: self.cross_attention(x, memory, memory, memory_mask))
+
+
 # ---- repaired_block
 
 
@@ -1357,3 +1568,35 @@ def called_twice(x, gamma, beta, eps, ffn):
     y = normed(x, gamma, beta, eps)
     assert ffn(y).shape == x.shape
     return x + ffn(y)
+
+
+@right("repaired_block")
+def block_with_numpy(x, gamma, beta, eps, ffn):
+    array = x.numpy()
+    mean, variance = array.mean(-1, keepdims=True), array.var(-1, keepdims=True)
+    return x + ffn(gamma * torch.from_numpy((array - mean) / np.sqrt(variance + eps)) + beta)
+
+
+@wrong("repaired_block", "the root is taken twice")
+def root_of_the_deviation(x, gamma, beta, eps, ffn):
+    """ε is moved under a root, and std stays where it was."""
+    std = x.std(-1, correction=0, keepdim=True)
+    return x + ffn(gamma * (x - x.mean(-1, keepdim=True)) / (std + eps).sqrt() + beta)
+
+
+@wrong("repaired_block", "γ is missing")
+def gamma_lost(x, gamma, beta, eps, ffn):
+    """Lost in rewriting the line."""
+    return x + ffn(F.layer_norm(x, x.shape[-1:], None, beta, eps))
+
+
+@wrong("repaired_block", "RMSNorm")
+def block_with_rms(x, gamma, beta, eps, ffn):
+    """The norm of newer models."""
+    return x + ffn(gamma * x / (x.square().mean(-1, keepdim=True) + eps).sqrt() + beta)
+
+
+@wrong("repaired_block", "γ and β are missing, and ε is 1e-5")
+def a_new_norm(x, gamma, beta, eps, ffn):
+    """nn.LayerNorm as it comes."""
+    return x + ffn(nn.LayerNorm(x.shape[-1], dtype=x.dtype)(x))

@@ -519,9 +519,9 @@ def test_large_numbers_in_the_padding_do_not_matter(repaired_context):
     check_repair(repaired_context, [5, 2], query, keys, *others)
 
 
-def test_padding_gets_no_weight_when_the_scores_are_far_apart(repaired_context):
-    *tensors, v = given()
-    check_repair(repaired_context, [5, 2], *tensors, 3 * v)
+def test_padding_gets_no_weight_when_real_scores_are_far_below_0(repaired_context):
+    *tensors, v = given(3)
+    check_repair(repaired_context, [2, 3, 5], *tensors, -8 * v)
 
 
 def test_repaired_context_in_double_precision(repaired_context):

@@ -171,8 +171,9 @@ def test_each_row_is_shifted_by_its_own_maximum(stable_softmax):
     x = torch.tensor([[0.0, 1.0, 2.0], [1000.0, 1001.0, 1002.0]])
     why = "one row is far below another, and all its exps are 0. Subtract each row's own maximum."
     lost = {why: F.softmax(x, 1) * (x > 9)}
-    expect(stable_softmax(x, 1), F.softmax(x, 1), lost, nan=why.capitalize())
-    expect(stable_softmax(x.T, 0), F.softmax(x.T, 0), nan=why.capitalize())
+    nan = why[0].upper() + why[1:]
+    expect(stable_softmax(x, 1), F.softmax(x, 1), lost, nan=nan)
+    expect(stable_softmax(x.T, 0), F.softmax(x.T, 0), nan=nan)
 
 
 def test_minus_infinity_gets_no_weight(stable_softmax):
@@ -470,8 +471,13 @@ def test_attention_when_all_sizes_are_equal(scaled_dot_product_attention):
 
 
 def test_attention_with_any_leading_axes(scaled_dot_product_attention):
-    for leading in ((2,), (), (2, 4)):
+    for leading in ((2,), (), (2, 4), (1,)):
         check_attention(scaled_dot_product_attention, *inputs(*leading))
+
+
+def test_attention_of_one_query_and_to_one_key(scaled_dot_product_attention):
+    for sizes in ({"queries": 1}, {"keys": 1}):
+        check_attention(scaled_dot_product_attention, *inputs(2, **sizes))
 
 
 MASK = (torch.arange(5) - torch.arange(5)[:, None]) % 5 < 2  # key i or i + 1 for query i

@@ -38,8 +38,8 @@ def test_the_letters_are_predicted(predicted_letters):
             None: in_line,
         },
         "c": {
-            "b1 b2 b3 b4": "That would be right. Without the swap the first head comes whole, and "
-            "then the second.",
+            "b1 b2 b3 b4": "A merge with the swap gives that. Without it the first head comes "
+            "whole, and then the second.",
             "b1 b2 a3 a4": "Write the rows of head 1 in one line, those of head 2 behind it; then "
             "cut after every four letters.",
             None: "Write the two heads of a in one line, one head after the other, and cut it.",
@@ -119,7 +119,7 @@ def split_mistakes(x, heads):
             lambda: x[:, None].expand(B, heads, L, d_model)
         ),
         "batch and heads are one axis: keep them apart, (B, H, L, d_k).": (
-            lambda: split(x, heads).flatten(0, 1)
+            lambda: split(x, heads).flatten(0, 1) if B > 1 else None
         ),
         "the result is a list of heads: stack them along axis 1.": [*split(x, heads).unbind(1)],
     }
@@ -454,8 +454,8 @@ def test_the_module_when_all_sizes_are_equal(MultiHeadAttention):
 
 
 def test_cross_attention_with_other_lengths(MultiHeadAttention):
-    for Lq, Lk in ((3, 5), (5, 3), (1, 4), (4, 1)):
-        check_module(MultiHeadAttention, 3, *texts((2, Lq, 12), (2, Lk, 12), (2, Lk, 12)))
+    for B, Lq, Lk in ((2, 3, 5), (3, 5, 3), (2, 1, 4), (2, 4, 1), (1, 3, 2)):
+        check_module(MultiHeadAttention, 3, *texts((B, Lq, 12), (B, Lk, 12), (B, Lk, 12)))
 
 
 def test_one_head_and_as_many_as_features(MultiHeadAttention):

@@ -28,7 +28,8 @@ def test_the_numbers_are_predicted(predicted_numbers):
             9.0378: "Is ε added to the root? It stands inside: √(variance + ε).",
             9.09: "Two slips: the variance divides by 3, and ε stands outside the root.",
             8.16: "The variance divides by 4, the number of features, not by 3.",
-            8.163: "The variance divides by 4, the number of features, not by 3.",
+            8.1629: "The variance divides by 4, the number of features, not by 3.",
+            28 / 3: "The deviation is divided by the root, and here by the variance + ε.",
             7.32: "ε is missing under the root.",
             7.3167: "ε is missing under the root.",
             None: "Mean 5. Square the four deviations, take their mean, add ε, take the root.",
@@ -113,6 +114,13 @@ def norm_mistakes(x, gamma, beta, eps):
         "ε is a lower limit: it is added to the variance.": (
             affine(centred / variance.clamp(min=eps).sqrt())
         ),
+        "the root is taken twice: `std` is a root already. It is √(std² + ε).": (
+            affine(centred / (variance.sqrt() + eps).sqrt())
+        ),
+        "x is added: the residual belongs to AddNorm.": x + affine(plain),
+        "only the mean is divided by the root: put x − μ in brackets.": (
+            gamma * x - x.mean(-1, keepdim=True) / root + beta
+        ),
         "the deviations are divided by the variance + ε: take the root.": (
             affine(centred / (variance + eps))
         ),
@@ -179,7 +187,7 @@ def check_norm(LayerNorm, x, eps=0.5):
         text: (lambda wrong=wrong: (wrong() if callable(wrong) else wrong).to(x.dtype))
         for text, wrong in norm_mistakes(*wide, eps).items()
     }
-    nan = "Is it 0/0? With one feature d − 1 is 0, and the variance is 0: ε keeps it from that."
+    nan = "Is it 0/0? Where all features are equal the variance is 0: ε keeps it from that."
     expect(module(x), norm(*wide, eps).to(x.dtype), mistakes, nan=nan)
 
 
@@ -207,7 +215,6 @@ def test_layer_norm_takes_any_axes_before_the_features(LayerNorm):
 def test_layer_norm_of_small_tokens_and_of_equal_features(LayerNorm):
     check_norm(LayerNorm, 0.001 * tokens_of(2, 3, 4), eps=1e-5)
     check_norm(LayerNorm, torch.full((2, 3, 4), 7.0))
-    check_norm(LayerNorm, tokens_of(2, 3, 1))
 
 
 def test_layer_norm_in_half_and_double_precision(LayerNorm):
@@ -246,9 +253,19 @@ def test_layer_norm_passes_the_right_gradient(LayerNorm):
         y = module.gamma * (x - mean) / (variance + 0.5).sqrt() + module.beta
         return lambda: gradients(y, *inputs)
 
+    def cut(name):
+        parts = {"x": x, "gamma": module.gamma, "beta": module.beta}
+        parts[name] = parts[name].detach()
+        return lambda: with_unused(norm(*parts.values(), 0.5), *inputs)
+
     mistakes = {
         "mean and variance are taken for constants: do without .detach(), .data, .item() and "
         "torch.no_grad().": with_constants(mean.detach(), variance.detach()),
+        **{
+            f"{name} is cut off: do without .detach(), .numpy(), .data, .item() and "
+            "torch.no_grad().": cut(name)
+            for name in ("x", "gamma", "beta")
+        },
         "the mean is taken for a constant.": with_constants(mean.detach(), variance),
         "the variance is taken for a constant.": with_constants(mean, variance.detach()),
     }
@@ -280,7 +297,8 @@ def expect_stable(module, given, expected, mistakes):
     if both and not module.training and not close(answer, again):
         raise CheckFailed(
             "Two calls in evaluation mode gave two answers: dropout is still on. `self.dropout` "
-            "knows the mode; F.dropout must be told training=self.training.",
+            "knows the mode; F.dropout must be told training=self.training. (Or `forward` makes "
+            "layers of its own, each time with new weights: use those of `__init__`.)",
             "two calls of the module after .eval()",
         )
     expect(answer, expected, mistakes)
@@ -377,6 +395,7 @@ def test_the_network_at_every_position(FeedForward):
     check_network(FeedForward, torch.randn(2, 5, 4), 7)
     check_network(FeedForward, torch.randn(3, 2, 6), 4)
     check_network(FeedForward, torch.randn(5, 4), 6)
+    check_network(FeedForward, 9 * torch.randn(2, 5, 4), 7)
 
 
 def test_the_network_when_all_sizes_are_equal(FeedForward):
@@ -409,7 +428,32 @@ def test_the_network_drops_hidden_numbers_in_training_only(FeedForward):
         ),
         "the dropout acts on the hidden numbers, and b₂ is left out.": torch.zeros_like(x),
     }
-    expect(module(x), dropped, mistakes)
+    expect(module(x), dropped, mistakes, hint=not_all_dropped)
+
+
+def not_all_dropped(_):
+    return "Here the rate is set so that all should be dropped: is it that of self.dropout?"
+
+
+def once(_):
+    return "Here the rate is 0.5: each number that may be dropped should be 0 or doubled, once."
+
+
+def test_the_network_drops_out_once(FeedForward):
+    module, weights = made_network(FeedForward, 6, 6)
+    with torch.no_grad():  # the result is the hidden numbers
+        module.linear_2.weight.copy_(torch.eye(6))
+        module.linear_2.bias.zero_()
+    drop(module.train(), 0.5)
+    x = torch.randn(4, 5, 6)
+    answer = module(x)
+    kept = answer.ne(0) if isinstance(answer, Tensor) and answer.shape == x.shape else 0 * x
+    hidden = F.linear(x, *weights[:2]).relu() * kept
+    mistakes = {
+        "the dropout acts twice on the hidden numbers, so each that is left is four times as "
+        "large: once is enough.": 4 * hidden
+    }
+    expect(answer, 2 * hidden, mistakes, hint=once)
 
 
 def test_every_layer_of_the_network_learns(FeedForward):
@@ -418,7 +462,7 @@ def test_every_layer_of_the_network_learns(FeedForward):
 
 
 def check_learning(module, *given):
-    answer = module(*given)
+    answer = module(*(each.requires_grad_() for each in given))
     assert isinstance(answer, Tensor) and answer.requires_grad, CUT
     (answer * torch.linspace(-1, 1, answer.numel()).view(answer.shape)).sum().backward()
     for name, parameter in module.named_parameters():
@@ -426,6 +470,11 @@ def check_learning(module, *given):
             f"{name} gets no gradient, so it cannot learn: the result does not depend on it, or "
             "the way to it is cut by .detach(), .numpy(), .data or torch.no_grad()."
         )
+    grad = given[0].grad
+    assert grad is not None and grad.abs().max() > 0, (
+        "No gradient comes through to x, so nothing below could learn. Do without .detach(), "
+        ".numpy(), .data and torch.no_grad()."
+    )
 
 
 # ---- AddNorm
@@ -444,7 +493,8 @@ class Sublayer:
 
     @staticmethod
     def function(x):
-        return 2 * x.cumsum(-2).sin() + x.roll(1, -1) + 0.5
+        # what is added is not the same everywhere: a norm would take that out again
+        return 2 * x.cumsum(-2).sin() + x.roll(1, -1) + torch.linspace(1, 0, x.shape[-1]).to(x)
 
 
 def made_frame(AddNorm, d_model, pre_norm, dtype=torch.float32):
@@ -485,6 +535,8 @@ def frames(x, f, n):
         "x and the sub-layer's result are multiplied.": n(x * f(x)),
         "x and the sub-layer's result are multiplied, not added.": x * f(n(x)),
         "the sub-layer is not used.": n(x),
+        "the norm's γ and β are not used: call self.norm.": F.layer_norm(x + f(x), x.shape[-1:]),
+        "the mean of the two is taken; they are added.": (x + f(n(x))) / 2,
     }
 
 
@@ -553,7 +605,31 @@ def test_the_frame_drops_what_the_sublayer_returns(AddNorm):
                 f(n(x)) if pre_norm else n(f(x))
             ),
         }
-        expect(module(x, Sublayer()), dropped, mistakes)
+        expect(module(x, Sublayer()), dropped, mistakes, hint=not_all_dropped)
+
+
+def test_the_frame_drops_out_once(AddNorm):
+    for pre_norm in (False, True):
+        module, n = made_frame(AddNorm, 3, pre_norm)
+        drop(module.train(), 0.5)
+        x, f = torch.randn(4, 5, 3), Sublayer.function
+        answer = module(x, Sublayer())
+        kept = torch.tensor(list(itertools.product((0.0, 1.0), repeat=3)))  # of each token
+
+        def nearest(factor, x=x, f=f, n=n, answer=answer, kept=kept, pre_norm=pre_norm):
+            road = x[..., None, :]
+            branch = factor * kept * f(n(x) if pre_norm else x)[..., None, :]
+            ways = road + branch if pre_norm else n(road + branch)
+            if not (isinstance(answer, Tensor) and answer.shape == x.shape):
+                return x
+            off = (ways - answer.detach()[..., None, :]).abs().sum(-1, keepdim=True)
+            return ways.take_along_dim(off.argmin(-2, keepdim=True), -2).squeeze(-2)
+
+        twice = (
+            "the dropout acts twice, so what is left of the sub-layer's result is four times as "
+            "large: once is enough."
+        )
+        expect(answer, nearest(2), {twice: lambda each=nearest: each(4)}, hint=once)
 
 
 def test_the_frame_takes_a_module_and_passes_gradients(AddNorm):
@@ -576,7 +652,9 @@ def check_gradients_of_frame(AddNorm, pre_norm):
         "x is detached: the gradient must flow along the road and through the sub-layer.": (
             lambda: gradients(framed(x.detach()), x)
         ),
-        "the sub-layer's result is detached.": lambda: gradients(framed(x, Tensor.detach), x),
+        "the sub-layer's input or its result is detached.": lambda: gradients(
+            framed(x, Tensor.detach), x
+        ),
     }
     expect(with_unused(answer, x), gradients(framed(x), x), mistakes, names=("The gradient of x",))
 
@@ -615,6 +693,14 @@ def encoder_mistakes(true, x, mask):
         "the feed-forward network comes first: attention does.": (
             lambda: run(ffn, lambda x: attend(x, x, mask))
         ),
+        "the feed-forward network comes first, each inside its own AddNorm: attention does.": (
+            lambda: run(ffn, lambda x: attend(x, x, mask), n_2, n_1)
+        ),
+        "both sub-layers are given the layer's input, and their results are added: the second "
+        "continues from the first one's.": lambda: y + n_2(x + ffn(x)),
+        "attention stands in both AddNorms, and the feed-forward network in none.": (
+            lambda: run(f=lambda y: attend(y, y, mask))
+        ),
         "add_norm_1 serves for both sub-layers: the second has its own.": lambda: run(n_2=n_1),
         "add_norm_2 serves for both sub-layers: the first has its own.": lambda: run(n_1=n_2),
         "add_norm_1 and add_norm_2 are exchanged.": lambda: run(n_1=n_2, n_2=n_1),
@@ -647,6 +733,9 @@ def encoder_mistakes(true, x, mask):
         "x is added once more after the AddNorms.": lambda: x + run(),
         "x is added to the attention's result before AddNorm adds it again.": (
             lambda: run(lambda x: x + attend(x, x, mask))
+        ),
+        "x is added to the network's result before AddNorm adds it again.": (
+            lambda: run(f=lambda y: y + ffn(y))
         ),
         "x is added to the results before AddNorm adds it again.": (
             lambda: run(lambda x: x + attend(x, x, mask), lambda y: y + ffn(y))
@@ -770,6 +859,14 @@ def decoder_mistakes(true, x, memory, target_mask, memory_mask):
         ),
         "the attention to the memory comes before the self-attention.": (
             lambda: run(lambda x: crossed(x, memory, memory_mask), lambda y: own(y, y, target_mask))
+        ),
+        "the attention to the memory comes before the self-attention, each inside its own "
+        "AddNorm.": lambda: run(
+            lambda x: crossed(x, memory, memory_mask), lambda y: own(y, y, target_mask), n=(1, 0, 2)
+        ),
+        "the feed-forward network stands between the two attentions, each inside its own AddNorm: "
+        "it comes last.": lambda: run(
+            c=ffn, f=lambda y: crossed(y, memory, memory_mask), n=(0, 2, 1)
         ),
         "`memory` is never read: the second attention looks at the target again.": (
             lambda: run(c=lambda y: crossed(y, y, memory_mask))
@@ -965,7 +1062,13 @@ def block_mistakes(x, gamma, beta, eps, f):
         "in the norm the deviations are divided by the variance: take the root": (
             normed(biased + eps)
         ),
+        "in the norm the root is taken twice: √(std² + ε)": normed((biased.sqrt() + eps).sqrt()),
+        "in the norm the mean is not subtracted (that is RMSNorm)": (
+            gamma * x / (x.square().mean(-1, keepdim=True) + eps).sqrt() + beta
+        ),
+        "in the norm γ is missing": centred / (biased + eps).sqrt() + beta,
         "in the norm γ and β are missing": centred / (biased + eps).sqrt(),
+        "in the norm γ and β are missing, and ε is 1e-5": F.layer_norm(x, x.shape[-1:]),
         "in the norm β is missing": good - beta,
         "in the norm γ and β are exchanged": beta * centred / (biased + eps).sqrt() + gamma,
         "the norm runs over the tokens: features are the last axis": (

@@ -1,0 +1,1082 @@
+"""Answers to exercise 08, wrong and right."""
+
+import math
+from itertools import groupby, pairwise
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from catalogue import right, wrong
+from torch import nn
+
+# ---- predicted_training
+
+
+@right("predicted_training")
+def as_a_list():
+    return [6, 1, 0.5, 0.84, 400, 3]
+
+
+@right("predicted_training")
+def as_a_tensor():
+    return torch.tensor([6, 1, 0.5, 0.84, 400, 3])
+
+
+@right("predicted_training")
+def as_numpy_numbers_in_a_tuple():
+    return np.int64(6), np.float64(1), 1 / 2, torch.tensor(0.84), 400.0, np.int32(3)
+
+
+@right("predicted_training")
+def computed():
+    return [4 + 2, 4 * 1 / 4, 4 / 8, 1 - 0.2 + 0.2 / 5, 4 * 100, len(([2, 2, 3], [6], [7]))]
+
+
+def but(**changes):
+    answers = dict(zip("abcdef", (6, 1, 0.5, 0.84, 400, 3), strict=True)) | changes
+    return list(answers.values())
+
+
+@wrong("predicted_training", "a is not 8", "Is <bos> ever predicted?")
+def bos_is_counted():
+    """All tokens that are not pads."""
+    return but(a=8)
+
+
+@wrong("predicted_training", "a is not 10", "all places")
+def every_place_is_counted():
+    """B · L."""
+    return but(a=10)
+
+
+@wrong("predicted_training", "a is not 4", "<eos> is predicted")
+def the_text_alone_is_counted():
+    """The end is forgotten."""
+    return but(a=4)
+
+
+@wrong("predicted_training", "b is not 4", "That is the sum")
+def summed():
+    """No mean."""
+    return but(b=4)
+
+
+@wrong("predicted_training", "b is not 0.5", "Pads are no questions")
+def pads_in_the_divisor_on_paper():
+    """Divided by all eight."""
+    return but(b=0.5)
+
+
+@wrong("predicted_training", "b is not 0.6931", "divided by ln 2")
+def not_in_units_of_ln_2():
+    """The loss itself."""
+    return but(b=math.log(2))
+
+
+@wrong("predicted_training", "c is not 1", "divided by as well")
+def pads_cost_nothing():
+    """They cost nothing, so they change nothing."""
+    return but(c=1)
+
+
+@wrong("predicted_training", "d is not 0.8", "the right one among them")
+def nothing_comes_back():
+    """1 − ε."""
+    return but(d=0.8)
+
+
+@wrong("predicted_training", "d is not 0.04", "each of the other words")
+def the_veil_alone():
+    """ε / V."""
+    return but(d=0.04)
+
+
+@wrong("predicted_training", "e is not 150", "no straight line")
+def a_symmetric_crest():
+    """A roof."""
+    return but(e=150)
+
+
+@wrong("predicted_training", "e is not 200", "√2 only")
+def half_as_high_at_twice_the_step():
+    """1/n in the place of 1/√n."""
+    return but(e=200)
+
+
+@wrong("predicted_training", "f is not 2", "2 × 7 is 14")
+def lengths_added_up_on_paper():
+    """2 + 2 + 3 and 6 + … fits 12 only without padding."""
+    return but(f=2)
+
+
+@wrong("predicted_training", "f is not 5", "as long as another sentence fits")
+def one_sentence_per_batch_on_paper():
+    """No batches."""
+    return but(f=5)
+
+
+@wrong("predicted_training", "expected 6 answers")
+def one_forgotten():
+    """f is left out."""
+    return but()[:5]
+
+
+# ---- shift_right
+
+
+@right("shift_right")
+def shift_with_cat(targets, bos_id):
+    return torch.cat([targets.new_full((len(targets), 1), bos_id), targets[:, :-1]], 1)
+
+
+@right("shift_right")
+def shift_with_pad(targets, bos_id):
+    return F.pad(targets, (1, 0), value=bos_id)[:, :-1]
+
+
+@right("shift_right")
+def shift_with_roll(targets, bos_id):
+    rolled = targets.roll(1, dims=1)
+    rolled[:, 0] = bos_id
+    return rolled
+
+
+@right("shift_right")
+def shift_row_by_row(targets, bos_id):
+    return torch.tensor([[bos_id, *row[:-1]] for row in targets.tolist()])
+
+
+@right("shift_right")
+def shift_into_an_empty_tensor(targets, bos_id):
+    reads = torch.empty_like(targets)
+    reads[:, 0], reads[:, 1:] = bos_id, targets[:, :-1]
+    return reads
+
+
+@right("shift_right")
+def shift_with_gather(targets, bos_id):
+    columns = (torch.arange(targets.shape[1]) - 1).clamp(min=0).expand(targets.shape)
+    first = torch.arange(targets.shape[1]) == 0
+    return torch.where(first, bos_id, targets.gather(1, columns))
+
+
+@right("shift_right")
+def shift_with_numpy(targets, bos_id):
+    reads = np.roll(targets.numpy(), 1, axis=1)
+    reads[:, 0] = bos_id
+    return torch.from_numpy(reads)
+
+
+@right("shift_right")
+def shift_with_a_matrix(targets, bos_id):
+    """Column t of the shift matrix is 1 in row t − 1."""
+    L = targets.shape[1]
+    reads = (targets.double() @ torch.eye(L, dtype=torch.double).roll(1, 1)).long()
+    return reads.index_fill(1, torch.tensor([0]), bos_id)
+
+
+@wrong("shift_right", "nothing is shifted")
+def not_shifted(targets, bos_id):
+    """The bug that gives a wonderful loss."""
+    return targets.clone()
+
+
+@wrong("shift_right", "shifted to the left")
+def shifted_left(targets, bos_id):
+    """'Shift' in the direction in which one reads."""
+    return torch.cat([targets[:, 1:], torch.full_like(targets[:, :1], bos_id)], 1)
+
+
+@wrong("shift_right", "shifted to the left", "a pad is put in")
+def shifted_left_with_a_pad(targets, bos_id):
+    """Labels of a language model are made like this."""
+    return F.pad(targets[:, 1:], (0, 1))
+
+
+@wrong("shift_right", "rolled round")
+def rolled_only(targets, bos_id):
+    """torch.roll, and the first column is not set."""
+    return targets.roll(1, 1)
+
+
+@wrong("shift_right", "as one long row")
+def rolled_flat(targets, bos_id):
+    """torch.roll without dims flattens."""
+    return targets.roll(1)
+
+
+@wrong("shift_right", "one column too long")
+def nothing_dropped(targets, bos_id):
+    """<bos> in front of everything."""
+    return F.pad(targets, (1, 0), value=bos_id)
+
+
+@wrong("shift_right", "`bos_id` is missing at the front")
+def only_dropped(targets, bos_id):
+    """What one does when <bos> stands there already."""
+    return targets[:, :-1]
+
+
+@wrong("shift_right", "overwritten")
+def first_overwritten(targets, bos_id):
+    """<bos> takes the place of the first token."""
+    reads = targets.clone()
+    reads[:, 0] = bos_id
+    return reads
+
+
+@wrong("shift_right", "along the batch")
+def shifted_along_the_batch(targets, bos_id):
+    """dim=0."""
+    return torch.cat([torch.full_like(targets[:1], bos_id), targets[:-1]], 0)
+
+
+@wrong("shift_right", "<bos> is 1, whatever")
+def bos_is_always_one(targets, bos_id):
+    """The package's number, typed in."""
+    return F.pad(targets, (1, 0), value=1)[:, :-1]
+
+
+@wrong("shift_right", "0 stands at the front")
+def zeros_in_front(targets, bos_id):
+    """A published decoder starts from zeros."""
+    return F.pad(targets, (1, 0))[:, :-1]
+
+
+@wrong("shift_right", "<eos> is taken out")
+def eos_removed(targets, bos_id):
+    """'The decoder must not read <eos>.'"""
+    reads = F.pad(targets, (1, 0), value=bos_id)[:, :-1]
+    return reads.masked_fill(reads == 2, 0)
+
+
+@wrong("shift_right", "shifted by two")
+def shifted_twice(targets, bos_id):
+    """Shifted by the data loader, too (HF's models shift once more inside)."""
+    return F.pad(targets, (2, 0), value=bos_id)[:, :-2]
+
+
+@wrong("shift_right", "token ids are whole numbers")
+def shifted_floats(targets, bos_id):
+    """torch.ones makes floats."""
+    return torch.cat([bos_id * torch.ones(len(targets), 1), targets[:, :-1]], 1)
+
+
+@wrong("shift_right", "changed its argument targets")
+def shifted_in_place(targets, bos_id):
+    """The targets are gone, and the loss wants them."""
+    targets[:, 1:] = targets[:, :-1].clone()
+    targets[:, 0] = bos_id
+    return targets
+
+
+@wrong("shift_right", "Your code stopped")
+def shifted_in_the_wrong_shape(targets, bos_id):
+    """A row of one number in the place of a column."""
+    return torch.cat([torch.tensor([bos_id]), targets[:, :-1]], dim=1)
+
+
+# ---- smoothed_cross_entropy
+
+
+@right("smoothed_cross_entropy")
+def loss_by_pytorch(logits, targets, pad_id, epsilon):
+    return F.cross_entropy(
+        logits.transpose(1, 2), targets, ignore_index=pad_id, label_smoothing=epsilon
+    )
+
+
+@right("smoothed_cross_entropy")
+def loss_with_a_target_distribution(logits, targets, pad_id, epsilon):
+    V = logits.shape[-1]
+    q = torch.full_like(logits, epsilon / V)
+    q = q.scatter(-1, targets.unsqueeze(-1), 1 - epsilon + epsilon / V)
+    losses = -(q * logits.log_softmax(-1)).sum(-1)
+    mask = (targets != pad_id).to(losses.dtype)
+    return (losses * mask).sum() / mask.sum()
+
+
+@right("smoothed_cross_entropy")
+def loss_token_by_token(logits, targets, pad_id, epsilon):
+    losses = []
+    for row, answers in zip(logits, targets, strict=True):
+        for scores, answer in zip(row, answers, strict=True):
+            if answer != pad_id:
+                log_p = scores - scores.logsumexp(0)
+                losses.append(-(1 - epsilon) * log_p[answer] - epsilon * log_p.mean())
+    return torch.stack(losses).mean()
+
+
+@right("smoothed_cross_entropy")
+def loss_in_double_precision(logits, targets, pad_id, epsilon):
+    real = targets != pad_id
+    z, y = logits.double()[real], targets[real]
+    return (z.logsumexp(-1) - (1 - epsilon) * z[range(len(y)), y] - epsilon * z.mean(-1)).mean()
+
+
+@right("smoothed_cross_entropy")
+def loss_from_soft_targets(logits, targets, pad_id, epsilon):
+    real, V = targets != pad_id, logits.shape[-1]
+    q = (1 - epsilon) * torch.eye(V, dtype=logits.dtype)[targets[real]] + epsilon / V
+    return F.cross_entropy(logits[real], q)
+
+
+@right("smoothed_cross_entropy")
+def loss_as_divergence_plus_entropy(logits, targets, pad_id, epsilon):
+    real, V = targets != pad_id, logits.shape[-1]
+    log_p = logits.float()[real].log_softmax(-1)
+    q = (1 - epsilon) * F.one_hot(targets[real], V) + epsilon / V
+    entropy = -torch.special.xlogy(q, q).sum(-1).mean()
+    return F.kl_div(log_p, q, reduction="batchmean") + entropy
+
+
+@right("smoothed_cross_entropy")
+def loss_with_einsum(logits, targets, pad_id, epsilon):
+    V = logits.shape[-1]
+    shifted = logits - logits.amax(-1, keepdim=True)
+    log_p = shifted - shifted.exp().sum(-1, keepdim=True).log()
+    q = F.one_hot(targets, V) * (1 - epsilon) + epsilon / V
+    real = (targets != pad_id).to(log_p.dtype)
+    return -torch.einsum("blv,blv,bl->", q.to(log_p.dtype), log_p, real) / real.sum()
+
+
+def mix(logits, targets, epsilon):
+    costs = -logits.log_softmax(-1)
+    sharp = costs.gather(-1, targets[..., None]).squeeze(-1)
+    return (1 - epsilon) * sharp + epsilon * costs.mean(-1)
+
+
+@wrong("smoothed_cross_entropy", "the pads are counted as if they were words")
+def pads_counted(logits, targets, pad_id, epsilon):
+    """ignore_index was defined and not used (DALLE-pytorch, issue 57)."""
+    return F.cross_entropy(logits.transpose(1, 2), targets, label_smoothing=epsilon)
+
+
+@wrong("smoothed_cross_entropy", "still in the number that it is divided by")
+def pads_in_the_divisor(logits, targets, pad_id, epsilon):
+    """Masked with zeros, then .mean() (transformers, pull request 5919)."""
+    return (mix(logits, targets, epsilon) * (targets != pad_id)).mean()
+
+
+@wrong("smoothed_cross_entropy", "the sum is returned")
+def summed_loss(logits, targets, pad_id, epsilon):
+    """reduction='sum'."""
+    return mix(logits, targets, epsilon)[targets != pad_id].sum()
+
+
+@wrong("smoothed_cross_entropy", "each sentence gets its own mean first")
+def mean_of_means(logits, targets, pad_id, epsilon):
+    """Means of means, as gradient accumulation took them for years."""
+    real = targets != pad_id
+    return ((mix(logits, targets, epsilon) * real).sum(1) / real.sum(1).clamp(min=1)).mean()
+
+
+@wrong("smoothed_cross_entropy", "divided by the number of sentences")
+def per_sentence(logits, targets, pad_id, epsilon):
+    """Normalised by the batch size."""
+    return (mix(logits, targets, epsilon) * (targets != pad_id)).sum() / len(targets)
+
+
+@wrong("smoothed_cross_entropy", "there is no smoothing")
+def epsilon_ignored(logits, targets, pad_id, epsilon):
+    """The argument is not passed on."""
+    return F.cross_entropy(logits.transpose(1, 2), targets, ignore_index=pad_id)
+
+
+def by_distribution(q, logits, targets, pad_id):
+    return -(q * logits.log_softmax(-1)).sum(-1)[targets != pad_id].mean()
+
+
+@wrong("smoothed_cross_entropy", "V − 1 wrong words only")
+def veil_over_the_others(logits, targets, pad_id, epsilon):
+    """The other convention."""
+    V = logits.shape[-1]
+    hot = F.one_hot(targets, V)
+    q = (1 - epsilon) * hot + epsilon / (V - 1) * (1 - hot)
+    return by_distribution(q, logits, targets, pad_id)
+
+
+@wrong("smoothed_cross_entropy", "V − 2 words")
+def veil_without_padding_and_truth(logits, targets, pad_id, epsilon):
+    """The convention of a much-read annotation of the paper."""
+    V = logits.shape[-1]
+    q = torch.full_like(logits, epsilon / (V - 2))
+    q[..., pad_id] = 0
+    q.scatter_(-1, targets[..., None], 1 - epsilon)
+    return by_distribution(q, logits, targets, pad_id)
+
+
+@wrong("smoothed_cross_entropy", "ε / V of the probability gets lost")
+def truth_gets_nothing_back(logits, targets, pad_id, epsilon):
+    """1 − ε for the truth, ε / V for the others: adds up to less than 1."""
+    V = logits.shape[-1]
+    q = torch.full_like(logits, epsilon / V).scatter(-1, targets[..., None], 1 - epsilon)
+    return by_distribution(q, logits, targets, pad_id)
+
+
+@wrong("smoothed_cross_entropy", "the sum over the vocabulary stands for the mean")
+def smooth_part_summed(logits, targets, pad_id, epsilon):
+    """ε · Σ in the place of ε / V · Σ."""
+    costs = -logits.log_softmax(-1)
+    sharp = costs.gather(-1, targets[..., None]).squeeze(-1)
+    return ((1 - epsilon) * sharp + epsilon * costs.sum(-1))[targets != pad_id].mean()
+
+
+@wrong("smoothed_cross_entropy", "the smooth part counts the pads")
+def smooth_part_counts_pads(logits, targets, pad_id, epsilon):
+    """PyTorch, issue 73205."""
+    real, costs = targets != pad_id, -logits.log_softmax(-1)
+    sharp = F.cross_entropy(logits.transpose(1, 2), targets, ignore_index=pad_id)
+    return (1 - epsilon) * sharp + epsilon * costs.mean(-1).sum() / real.sum()
+
+
+@wrong("smoothed_cross_entropy", "mean over all tokens, pads among them")
+def smooth_part_averages_pads(logits, targets, pad_id, epsilon):
+    """.mean() over everything is so short."""
+    sharp = F.cross_entropy(logits.transpose(1, 2), targets, ignore_index=pad_id)
+    return (1 - epsilon) * sharp - epsilon * logits.log_softmax(-1).mean()
+
+
+@wrong("smoothed_cross_entropy", "keeps its full weight")
+def sharp_part_in_full(logits, targets, pad_id, epsilon):
+    """A penalty added to the loss."""
+    costs = -logits.log_softmax(-1)
+    sharp = costs.gather(-1, targets[..., None]).squeeze(-1)
+    return (sharp + epsilon * costs.mean(-1))[targets != pad_id].mean()
+
+
+@wrong("smoothed_cross_entropy", "the sign is missing")
+def positive_log(logits, targets, pad_id, epsilon):
+    """A likelihood to be made large."""
+    return -mix(logits, targets, epsilon)[targets != pad_id].mean()
+
+
+@wrong("smoothed_cross_entropy", "Kullback–Leibler")
+def divergence(logits, targets, pad_id, epsilon):
+    """nn.KLDivLoss, with a floor at 0."""
+    real, V = targets != pad_id, logits.shape[-1]
+    q = (1 - epsilon) * F.one_hot(targets[real], V) + epsilon / V
+    return F.kl_div(logits[real].log_softmax(-1), q, reduction="batchmean")
+
+
+@wrong("smoothed_cross_entropy", "the softmax is taken twice")
+def softmax_twice(logits, targets, pad_id, epsilon):
+    """Probabilities into F.cross_entropy."""
+    return loss_by_pytorch(logits.softmax(-1), targets, pad_id, epsilon)
+
+
+@wrong("smoothed_cross_entropy", "the vocabulary is dim=-1")
+def softmax_over_the_tokens(logits, targets, pad_id, epsilon):
+    """dim=1, as for the transposed logits of F.cross_entropy."""
+    costs = -logits.log_softmax(1)
+    sharp = costs.gather(-1, targets[..., None]).squeeze(-1)
+    return ((1 - epsilon) * sharp + epsilon * costs.mean(-1))[targets != pad_id].mean()
+
+
+@wrong("smoothed_cross_entropy", "the id 0 is taken for padding")
+def pad_is_always_zero(logits, targets, pad_id, epsilon):
+    """The package's number, typed in."""
+    return loss_by_pytorch(logits, targets, 0, epsilon)
+
+
+@wrong("smoothed_cross_entropy", "the target decides")
+def predicted_pads_left_out(logits, targets, pad_id, epsilon):
+    """The mask from the wrong tensor."""
+    said = logits.argmax(-1) != pad_id
+    return mix(logits, targets, epsilon)[said].mean()
+
+
+@wrong("smoothed_cross_entropy", "shifted once more")
+def shifted_in_the_loss(logits, targets, pad_id, epsilon):
+    """As the language models of a well-known library do inside."""
+    return loss_by_pytorch(logits[:, :-1], targets[:, 1:], pad_id, epsilon)
+
+
+@wrong("smoothed_cross_entropy", "by a transpose")
+def reshaped_for_pytorch(logits, targets, pad_id, epsilon):
+    """.view(B, V, L) fits, and mixes words with tokens."""
+    B, L, V = logits.shape
+    return F.cross_entropy(
+        logits.reshape(B, V, L), targets, ignore_index=pad_id, label_smoothing=epsilon
+    )
+
+
+@wrong("smoothed_cross_entropy", "Use log_softmax")
+def log_of_softmax(logits, targets, pad_id, epsilon):
+    """log(softmax(x)) is inf for an impossible word."""
+    costs = -logits.softmax(-1).log()
+    sharp = costs.gather(-1, targets[..., None]).squeeze(-1)
+    return ((1 - epsilon) * sharp + epsilon * costs.mean(-1))[targets != pad_id].mean()
+
+
+@wrong("smoothed_cross_entropy", "Use log_softmax")
+def log_of_clamped_softmax(logits, targets, pad_id, epsilon):
+    """The NaN is gone, and so is the gradient."""
+    costs = -logits.softmax(-1).clamp(min=1e-9).log()
+    sharp = costs.gather(-1, targets[..., None]).squeeze(-1)
+    return ((1 - epsilon) * sharp + epsilon * costs.mean(-1))[targets != pad_id].mean()
+
+
+@wrong("smoothed_cross_entropy", "Use log_softmax")
+def exp_by_hand(logits, targets, pad_id, epsilon):
+    """exp(200) is inf."""
+    p = logits.exp() / logits.exp().sum(-1, keepdim=True)
+    costs = -p.log()
+    sharp = costs.gather(-1, targets[..., None]).squeeze(-1)
+    return ((1 - epsilon) * sharp + epsilon * costs.mean(-1))[targets != pad_id].mean()
+
+
+@wrong("smoothed_cross_entropy", "one loss for each token")
+def no_reduction(logits, targets, pad_id, epsilon):
+    """reduction='none' and no more."""
+    return mix(logits, targets, epsilon)
+
+
+@wrong("smoothed_cross_entropy", "expected a tensor")
+def taken_out_as_a_number(logits, targets, pad_id, epsilon):
+    """.item() for the log file."""
+    return loss_by_pytorch(logits, targets, pad_id, epsilon).item()
+
+
+@wrong("smoothed_cross_entropy", "no gradient")
+def detached(logits, targets, pad_id, epsilon):
+    """A new tensor from a number."""
+    return torch.tensor(loss_by_pytorch(logits, targets, pad_id, epsilon).item())
+
+
+@wrong("smoothed_cross_entropy", "out of the graph")
+def smooth_part_detached(logits, targets, pad_id, epsilon):
+    """The right number, half of its gradient."""
+    costs = -logits.log_softmax(-1)
+    sharp = costs.gather(-1, targets[..., None]).squeeze(-1)
+    smooth = costs.mean(-1).detach()
+    return ((1 - epsilon) * sharp + epsilon * smooth)[targets != pad_id].mean()
+
+
+@wrong("smoothed_cross_entropy", "perplexity")
+def the_perplexity(logits, targets, pad_id, epsilon):
+    """exp at the end."""
+    return loss_by_pytorch(logits, targets, pad_id, epsilon).exp()
+
+
+# ---- noam_rate
+
+
+@right("noam_rate")
+def rate_in_branches(step, d_model, warmup):
+    factor = step / warmup if step < warmup else math.sqrt(warmup / step)
+    return factor / math.sqrt(d_model * warmup)
+
+
+@right("noam_rate")
+def rate_as_a_tensor(step, d_model, warmup):
+    n = torch.tensor(float(step), dtype=torch.double)
+    return torch.minimum(n.rsqrt(), n * warmup**-1.5) / d_model**0.5
+
+
+@right("noam_rate")
+def rate_in_numpy(step, d_model, warmup):
+    entries = [np.power(float(step), -0.5), step * np.power(float(warmup), -1.5)]
+    return np.min(entries) * np.power(float(d_model), -0.5)
+
+
+@right("noam_rate")
+def rate_by_exponents(step, d_model, warmup):
+    return math.exp(
+        -0.5 * math.log(d_model)
+        + min(-0.5 * math.log(step), math.log(step) - 1.5 * math.log(warmup))
+    )
+
+
+@wrong("noam_rate", "the larger of the two")
+def rate_with_max(step, d_model, warmup):
+    """max for min."""
+    return d_model**-0.5 * max(step**-0.5, step * warmup**-1.5)
+
+
+@wrong("noam_rate", "the factor with d_model is missing")
+def rate_without_width(step, d_model, warmup):
+    """Half of the formula."""
+    return min(step**-0.5, step * warmup**-1.5)
+
+
+@wrong("noam_rate", "`d_model**-1/2`")
+def rate_without_brackets(step, d_model, warmup):
+    """** binds more tightly than /."""
+    return d_model**-1 / 2 * min(step**-0.5, step * warmup**-1.5)
+
+
+@wrong("noam_rate", "`warmup**-3/2`")
+def rate_without_brackets_at_the_warmup(step, d_model, warmup):
+    """The same at the other place."""
+    return d_model**-0.5 * min(step**-0.5, step * warmup**-3 / 2)
+
+
+@wrong("noam_rate", "three exponents")
+def rate_without_any_brackets(step, d_model, warmup):
+    """The formula as it is printed."""
+    return d_model**-1 / 2 * min(step**-1 / 2, step * warmup**-3 / 2)
+
+
+@wrong("noam_rate", "warmup^−½ stands for")
+def rate_with_the_wrong_power(step, d_model, warmup):
+    """−0.5 three times."""
+    return d_model**-0.5 * min(step**-0.5, step * warmup**-0.5)
+
+
+@wrong("noam_rate", "not divided")
+def rate_multiplied(step, d_model, warmup):
+    """√d_model as for the embeddings."""
+    return d_model**0.5 * min(step**-0.5, step * warmup**-1.5)
+
+
+@wrong("noam_rate", "counted from 0")
+def rate_from_step_zero(step, d_model, warmup):
+    """LambdaLR counts from 0, so people add one."""
+    step = step + 1
+    return d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
+
+
+@wrong("noam_rate", "only climbs")
+def rate_that_only_climbs(step, d_model, warmup):
+    """min with itself."""
+    return d_model**-0.5 * step * warmup**-1.5
+
+
+@wrong("noam_rate", "only falls")
+def rate_that_only_falls(step, d_model, warmup):
+    """No warm-up."""
+    return (d_model * step) ** -0.5
+
+
+@wrong("noam_rate", "only climbs", "not √step")
+def rate_with_a_root_upwards(step, d_model, warmup):
+    """The minus of one exponent is lost."""
+    return d_model**-0.5 * min(step**0.5, step * warmup**-1.5)
+
+
+@wrong("noam_rate", "only falls", "with the minus")
+def rate_with_a_plus_at_the_warmup(step, d_model, warmup):
+    """The minus of the other one."""
+    return d_model**-0.5 * min(step**-0.5, step * warmup**1.5)
+
+
+@wrong("noam_rate", "stays at the crest")
+def rate_that_stays(step, d_model, warmup):
+    """Warm-up and then constant, as in many libraries."""
+    return (d_model * warmup) ** -0.5 * min(1, step / warmup)
+
+
+@wrong("noam_rate", "changed places")
+def rate_with_the_arguments_swapped(step, d_model, warmup):
+    """Order of the arguments."""
+    return warmup**-0.5 * min(step**-0.5, step * d_model**-1.5)
+
+
+# ---- batches_by_tokens
+
+
+def too_long(lengths, max_tokens):
+    if lengths and max(lengths) > max_tokens:
+        raise ValueError("too long")
+
+
+@right("batches_by_tokens")
+def sort_and_fill(lengths, max_tokens):
+    too_long(lengths, max_tokens)
+    batches, batch = [], []
+    for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
+        if batch and (len(batch) + 1) * lengths[i] > max_tokens:
+            batches.append(batch)
+            batch = []
+        batch.append(i)
+    return [*batches, batch] if batch else batches
+
+
+@right("batches_by_tokens")
+def longest_first(lengths, max_tokens):
+    too_long(lengths, max_tokens)
+    batches = []
+    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        if batches and (len(batches[-1]) + 1) * lengths[batches[-1][0]] <= max_tokens:
+            batches[-1].append(i)
+        else:
+            batches.append([i])
+    return batches
+
+
+@right("batches_by_tokens")
+def with_numpy_argsort(lengths, max_tokens):
+    too_long(lengths, max_tokens)
+    order, batches, start = np.argsort(lengths, kind="stable"), [], 0
+    for end in range(1, len(order) + 1):
+        full = end == len(order) or (end + 1 - start) * lengths[order[end]] > max_tokens
+        if full:
+            batches.append(order[start:end])
+            start = end
+    return batches
+
+
+@right("batches_by_tokens")
+def with_tensors_in_a_shuffled_order(lengths, max_tokens):
+    batches = [torch.tensor(batch) for batch in sort_and_fill(lengths, max_tokens)]
+    return [batches[i] for i in torch.randperm(len(batches))]
+
+
+@right("batches_by_tokens")
+def as_tuples(lengths, max_tokens):
+    return tuple(map(tuple, sort_and_fill(lengths, max_tokens)))
+
+
+@right("batches_by_tokens")
+def first_fit(lengths, max_tokens):
+    """Each sentence, from the longest on, into the first batch that has room."""
+    too_long(lengths, max_tokens)
+    batches = []
+    for i in sorted(range(len(lengths)), key=lambda i: lengths[i], reverse=True):
+        for batch in batches:
+            if (len(batch) + 1) * lengths[batch[0]] <= max_tokens:
+                batch.append(i)
+                break
+        else:
+            batches.append([i])
+    return batches
+
+
+def fill(order, lengths, fits):
+    batches = []
+    for i in order:
+        if not batches or not fits(batches[-1], i):
+            batches.append([])
+        batches[-1].append(i)
+    return batches
+
+
+def by_length(lengths):
+    return sorted(range(len(lengths)), key=lambda i: lengths[i])
+
+
+@wrong("batches_by_tokens", "sort the indices by length first")
+def not_sorted(lengths, max_tokens):
+    """Filled as they come."""
+    too_long(lengths, max_tokens)
+
+    def fits(batch, i):
+        widest = max(lengths[j] for j in [*batch, i])
+        return (len(batch) + 1) * widest <= max_tokens
+
+    return fill(range(len(lengths)), lengths, fits)
+
+
+@wrong("batches_by_tokens", "The lengths are added up")
+def lengths_added_up(lengths, max_tokens):
+    """The number of real tokens; padding is forgotten."""
+    too_long(lengths, max_tokens)
+
+    def fits(batch, i):
+        return sum(lengths[j] for j in [*batch, i]) <= max_tokens
+
+    return fill(by_length(lengths), lengths, fits)
+
+
+@wrong("batches_by_tokens", "one sentence too many")
+def tested_without_the_new_one(lengths, max_tokens):
+    """len(batch) × longest, before it is put in."""
+    too_long(lengths, max_tokens)
+
+    def fits(batch, i):
+        return len(batch) * lengths[i] <= max_tokens
+
+    return fill(by_length(lengths), lengths, fits)
+
+
+@wrong("batches_by_tokens", "is more than max_tokens")
+def tested_with_the_old_longest(lengths, max_tokens):
+    """The new sentence is counted, its length is not."""
+    too_long(lengths, max_tokens)
+
+    def fits(batch, i):
+        return (len(batch) + 1) * lengths[batch[-1]] <= max_tokens
+
+    return fill(by_length(lengths), lengths, fits)
+
+
+@wrong("batches_by_tokens", "may be equal to max_tokens")
+def strictly_less(lengths, max_tokens):
+    """< for ≤."""
+    too_long(lengths, max_tokens)
+
+    def fits(batch, i):
+        return (len(batch) + 1) * lengths[i] < max_tokens
+
+    return fill(by_length(lengths), lengths, fits)
+
+
+@wrong("batches_by_tokens", "in no batch", "when the loop is over")
+def last_batch_forgotten(lengths, max_tokens):
+    """The batch that is open at the end."""
+    return sort_and_fill(lengths, max_tokens)[:-1]
+
+
+@wrong("batches_by_tokens", "in no batch", "dropped")
+def sentence_dropped_at_each_border(lengths, max_tokens):
+    """The sentence that does not fit any more opens no new batch."""
+    too_long(lengths, max_tokens)
+    batches, batch = [], []
+    for i in by_length(lengths):
+        if batch and (len(batch) + 1) * lengths[i] > max_tokens:
+            batches.append(batch)
+            batch = []
+        else:
+            batch.append(i)
+    return [*batches, batch]
+
+
+@wrong("batches_by_tokens", "The batches hold lengths")
+def lengths_for_indices(lengths, max_tokens):
+    """sorted(lengths) has lost who is who."""
+    return [[lengths[i] for i in batch] for batch in sort_and_fill(lengths, max_tokens)]
+
+
+@wrong("batches_by_tokens", "positions in the *sorted* list")
+def positions_for_indices(lengths, max_tokens):
+    """enumerate(sorted(lengths))."""
+    return sort_and_fill(sorted(lengths), max_tokens)
+
+
+@wrong("batches_by_tokens", "should raise ValueError")
+def too_long_alone(lengths, max_tokens):
+    """A sentence that is too long gets a batch of its own."""
+    return fill(
+        by_length(lengths), lengths, lambda batch, i: (len(batch) + 1) * lengths[i] <= max_tokens
+    )
+
+
+@wrong("batches_by_tokens", "should raise ValueError")
+def too_long_dropped(lengths, max_tokens):
+    """Filtered, as many data loaders do."""
+    kept = [i for i in by_length(lengths) if lengths[i] <= max_tokens]
+    return fill(kept, lengths, lambda batch, i: (len(batch) + 1) * lengths[i] <= max_tokens)
+
+
+@wrong("batches_by_tokens", "are enough", "Fill each batch")
+def one_sentence_each(lengths, max_tokens):
+    """No padding at all."""
+    too_long(lengths, max_tokens)
+    return [[i] for i in range(len(lengths))]
+
+
+@wrong("batches_by_tokens", "are enough", "Fill each batch")
+def equal_lengths_only(lengths, max_tokens):
+    """Groups of exactly the same length."""
+    too_long(lengths, max_tokens)
+    batches = []
+    for length, group in groupby(by_length(lengths), key=lambda i: lengths[i]):
+        alike, size = list(group), max_tokens // length
+        batches += [alike[k : k + size] for k in range(0, len(alike), size)]
+    return batches
+
+
+@wrong("batches_by_tokens", "are enough", "Fill each batch")
+def as_many_as_of_the_longest(lengths, max_tokens):
+    """A fixed number of sentences, small enough for the longest of all."""
+    too_long(lengths, max_tokens)
+    order, size = by_length(lengths), max_tokens // max(lengths, default=1)
+    return [order[k : k + size] for k in range(0, len(order), size)]
+
+
+@wrong("batches_by_tokens", "A batch is empty")
+def an_empty_batch_in_front(lengths, max_tokens):
+    """batches = [[]] to begin with."""
+    return [[], *sort_and_fill(lengths, max_tokens)]
+
+
+@wrong("batches_by_tokens", "one empty batch")
+def an_empty_batch_for_nothing(lengths, max_tokens):
+    """The open batch is put in without a look."""
+    return sort_and_fill(lengths, max_tokens) or [[]]
+
+
+@wrong("batches_by_tokens", "is there 2 times")
+def a_sentence_twice(lengths, max_tokens):
+    """The last sentence of a batch opens the next one as well."""
+    batches = sort_and_fill(lengths, max_tokens)
+    return [batches[0]] + [[a[-1], *b] for a, b in pairwise(batches)]
+
+
+@wrong("batches_by_tokens", "changed its argument lengths")
+def sorted_in_place(lengths, max_tokens):
+    """lengths.sort()."""
+    batches = sort_and_fill(lengths, max_tokens)
+    lengths.sort()
+    return batches
+
+
+@wrong("batches_by_tokens", "expected a list of batches")
+def one_flat_list(lengths, max_tokens):
+    """The order, and no batches."""
+    too_long(lengths, max_tokens)
+    return by_length(lengths)
+
+
+@wrong("batches_by_tokens", "expected a list of batches")
+def a_generator(lengths, max_tokens):
+    """yield."""
+    too_long(lengths, max_tokens)
+    yield from sort_and_fill(lengths, max_tokens)
+
+
+@wrong("batches_by_tokens", "Your code stopped", "max()")
+def stumbles_over_nothing(lengths, max_tokens):
+    """max() of an empty list."""
+    if max(lengths) > max_tokens:
+        raise ValueError("a sentence is too long")
+    return sort_and_fill(lengths, max_tokens)
+
+
+# ---- repaired_loss
+
+
+@right("repaired_loss")
+def repaired(model, source, target, pad_id):
+    logits = model(source, target[:, :-1])
+    return F.cross_entropy(
+        logits.reshape(-1, logits.shape[-1]), target[:, 1:].reshape(-1), ignore_index=pad_id
+    )
+
+
+@right("repaired_loss")
+def repaired_by_cutting_the_logits(model, source, target, pad_id):
+    """Under a causal mask one may read all, and drop the last answer."""
+    logits = model(source, target)[:, :-1]
+    return F.cross_entropy(logits.transpose(1, 2), target[:, 1:], ignore_index=pad_id)
+
+
+@right("repaired_loss")
+def repaired_by_hand(model, source, target, pad_id):
+    log_p = model(source, target[:, :-1]).log_softmax(-1)
+    real = target[:, 1:] != pad_id
+    chosen = log_p.gather(-1, target[:, 1:].unsqueeze(-1)).squeeze(-1)
+    return -(chosen * real).sum() / real.sum()
+
+
+@right("repaired_loss")
+def repaired_prefix_by_prefix(model, source, target, pad_id):
+    losses = []
+    for t in range(1, target.shape[1]):
+        logits, answers = model(source, target[:, :t])[:, -1], target[:, t]
+        losses.append(F.cross_entropy(logits, answers, reduction="none")[answers != pad_id])
+    return torch.cat(losses).mean()
+
+
+@right("repaired_loss")
+def repaired_with_a_module(model, source, target, pad_id):
+    loss = nn.CrossEntropyLoss(ignore_index=pad_id, reduction="sum")
+    total = loss(model(source, target[:, :-1]).permute(0, 2, 1), target[:, 1:])
+    return total / target[:, 1:].ne(pad_id).sum()
+
+
+def each(logits, answers, pad_id):
+    return F.cross_entropy(logits.transpose(1, 2), answers, ignore_index=pad_id, reduction="none")
+
+
+@wrong("repaired_loss", "both bugs are still there")
+def as_published(model, source, target, pad_id):
+    """Copied and not changed."""
+    return each(model(source, target), target, pad_id).mean()
+
+
+@wrong("repaired_loss", "one bug is left", "Shift")
+def only_the_mean_mended(model, source, target, pad_id):
+    """reduction removed, and the hunt is over."""
+    return F.cross_entropy(model(source, target).transpose(1, 2), target, ignore_index=pad_id)
+
+
+@wrong("repaired_loss", "one bug is left", "pads among them")
+def only_the_shift_mended(model, source, target, pad_id):
+    """The other one found."""
+    return each(model(source, target[:, :-1]), target[:, 1:], pad_id).mean()
+
+
+@wrong("repaired_loss", "what was read there")
+def both_cut_in_front(model, source, target, pad_id):
+    """Logits and targets lose the same end."""
+    logits = model(source, target)[:, 1:]
+    return F.cross_entropy(logits.transpose(1, 2), target[:, 1:], ignore_index=pad_id)
+
+
+@wrong("repaired_loss", "shifted the wrong way")
+def shifted_backwards(model, source, target, pad_id):
+    """The two slices are swapped."""
+    logits = model(source, target[:, 1:])
+    return F.cross_entropy(logits.transpose(1, 2), target[:, :-1], ignore_index=pad_id)
+
+
+@wrong("repaired_loss", "the pads are counted")
+def pads_in_the_loss(model, source, target, pad_id):
+    """ignore_index goes together with the reduction."""
+    return F.cross_entropy(model(source, target[:, :-1]).transpose(1, 2), target[:, 1:])
+
+
+@wrong("repaired_loss", "the id 0 is taken for padding")
+def pads_are_zero(model, source, target, pad_id):
+    """ignore_index=0."""
+    logits = model(source, target[:, :-1])
+    return F.cross_entropy(logits.transpose(1, 2), target[:, 1:], ignore_index=0)
+
+
+@wrong("repaired_loss", "what is read decides")
+def mask_of_what_is_read(model, source, target, pad_id):
+    """The mask is made from the decoder's input."""
+    logits, real = model(source, target[:, :-1]), target[:, :-1] != pad_id
+    losses = F.cross_entropy(logits.transpose(1, 2), target[:, 1:], reduction="none")
+    return losses[real].mean()
+
+
+@wrong("repaired_loss", "<bos> is counted in the divisor")
+def bos_in_the_divisor(model, source, target, pad_id):
+    """The number of all real tokens."""
+    losses = each(model(source, target[:, :-1]), target[:, 1:], pad_id)
+    return losses.sum() / (target != pad_id).sum()
+
+
+@wrong("repaired_loss", "the sum is returned")
+def repaired_sum(model, source, target, pad_id):
+    """The mean is the bug, so no mean."""
+    return each(model(source, target[:, :-1]), target[:, 1:], pad_id).sum()
+
+
+@wrong("repaired_loss", "each sentence gets its own mean")
+def repaired_mean_of_means(model, source, target, pad_id):
+    """Row by row."""
+    losses = each(model(source, target[:, :-1]), target[:, 1:], pad_id)
+    return (losses.sum(1) / (target[:, 1:] != pad_id).sum(1)).mean()
+
+
+@wrong("repaired_loss", "shifted twice")
+def repaired_shifted_twice(model, source, target, pad_id):
+    """By the slices and once more by the logits."""
+    logits = model(source, target[:, :-1])[:, :-1]
+    return F.cross_entropy(logits.transpose(1, 2), target[:, 2:], ignore_index=pad_id)
+
+
+@wrong("repaired_loss", "by a transpose")
+def repaired_by_a_reshape(model, source, target, pad_id):
+    """.view for .transpose."""
+    logits = model(source, target[:, :-1])
+    B, L, V = logits.shape
+    return F.cross_entropy(logits.reshape(B, V, L), target[:, 1:], ignore_index=pad_id)
+
+
+@wrong("repaired_loss", "no gradient")
+def repaired_without_gradient(model, source, target, pad_id):
+    """A loss that is only looked at."""
+    return repaired(model, source, target, pad_id).detach()
+
+
+@wrong("repaired_loss", "Your code stopped")
+def logits_one_too_many(model, source, target, pad_id):
+    """Only the targets are cut."""
+    return F.cross_entropy(
+        model(source, target).transpose(1, 2), target[:, 1:], ignore_index=pad_id
+    )
