@@ -170,9 +170,16 @@ class Notebook:
         self.wait_idle()
 
     def run_all(self, *, seconds):
-        """Clear all outputs and run all cells, by the menu; return when they ran or one failed."""
+        """Run all cells from empty outputs; return when they have run or one has failed."""
+        self.start_all()
+        self.wait_for_all(seconds=seconds)
+
+    def start_all(self):
+        """Clear all outputs and run all cells, by the menu; return at once."""
         self._choose("Edit", "Clear Outputs of All Cells")
         self._choose("Run", "Run All Cells")
+
+    def wait_for_all(self, *, seconds):
         self.page.wait_for_function(
             """() => {
                 const prompts = [...document.querySelectorAll(".jp-CodeCell .jp-InputPrompt")];
@@ -218,11 +225,12 @@ class Notebook:
     def picture(self, part):
         return self.cell(part).locator(".jp-Cell-outputArea img").get_attribute("src")
 
-    def sees_new_picture(self, part, old):
+    def sees_new_picture(self, part, old, *, idle=True):
         """Wait until a cell's picture is another than `old`, and return it."""
         picture = self.cell(part).locator(".jp-Cell-outputArea img")
         self._wait_for(picture, "not_to_have_attribute", "src", old)
-        self.wait_idle()
+        if idle:
+            self.wait_idle()
         return self.picture(part)
 
     def errors(self):

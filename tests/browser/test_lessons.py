@@ -42,10 +42,36 @@ def test_lesson_00_translates_the_date_that_is_typed(open_notebook):
     first = lesson.picture(dates)
     lesson.screenshot("date_given", dates)
     lesson.fill(dates, "a date:", "SUNDAY, 2 MAY 1954")
+    lesson.sees(dates, "SUNDAY, 2 MAY 1954 →")
     second = lesson.sees_new_picture(dates, first)
     lesson.screenshot("date_typed", dates)
     lesson.fill(dates, "a date:", "3 Mar 1987")
     assert lesson.sees_new_picture(dates, second) == first
     lesson.fill(dates, "a date:", "friday " * 20)
     lesson.sees(dates, "a sentence of 141 tokens is longer")
+    assert lesson.errors() == []
+
+
+def test_lesson_08_trains_before_your_eyes_and_09_goes_on_with_its_model(open_notebook):
+    lesson = open_notebook("notebooks/08_teacher_forcing.ipynb")
+    lesson.start_all()
+    training = "lab.train("
+    early = lesson.picture(training)
+    lesson.screenshot("training", training)
+    later = lesson.sees_new_picture(training, early, idle=False)
+    lesson.screenshot("training_goes_on", training)
+    assert later != early
+    lesson.wait_for_all(seconds=300)
+    assert lesson.errors() == []
+    lesson.screenshot_pages("page")
+
+    lesson = open_notebook("notebooks/09_autoregressive_inference.ipynb")
+    lesson.run_all(seconds=300)
+    assert lesson.errors() == []
+    lesson.screenshot_pages("page")
+    dates = "date=field"
+    lesson.screenshot("date_given", dates)
+    lesson.fill(dates, "date", "SUNDAY, 2 MAY 1954")
+    lesson.sees(dates, "1954-05-02")
+    lesson.screenshot("date_typed", dates)
     assert lesson.errors() == []

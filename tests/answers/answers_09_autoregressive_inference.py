@@ -1,0 +1,1299 @@
+"""Answers to exercise 09, wrong and right."""
+
+import heapq
+import math
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from catalogue import right, solutions, wrong
+from torch import nn
+
+from transformer_lab import causal_mask, scaled_dot_product_attention, sinusoidal_encoding
+
+LESSON = "09_autoregressive_inference"
+Given = solutions(LESSON)["CachedSelfAttention"]  # for its __init__
+
+# ---- predicted_search
+
+
+@right("predicted_search")
+def as_numbers():
+    return [0.1, 0.32, 10, 2, 0.9]
+
+
+@right("predicted_search")
+def computed_in_numpy():
+    squares = np.array([0.75, 0.25]) ** 2
+    return np.array([0.5 * 0.4 * 0.5, 0.4 * 0.8, 10, 2, squares[0] / squares.sum()])
+
+
+@right("predicted_search")
+def as_a_tensor():
+    return torch.tensor([0.1, 0.32, 10, 2, 0.9], dtype=torch.float64)
+
+
+@wrong("predicted_search", "a is not 0.2", "before the end sign")
+def the_end_is_free():
+    """The end sign is not felt to be a choice."""
+    return [0.2, 0.32, 10, 2, 0.9]
+
+
+@wrong("predicted_search", "a is not 0.32", "Greedy cannot know")
+def greedy_is_thought_perfect():
+    """Greedy is thought to find the best."""
+    return [0.32, 0.32, 10, 2, 0.9]
+
+
+@wrong("predicted_search", "a is not 0.15", "not that of the end")
+def greedy_stops_early():
+    """'a .' is thought to be greedy's sentence."""
+    return [0.15, 0.32, 10, 2, 0.9]
+
+
+@wrong("predicted_search", "b is not 0.1", "begins with less than 0.5")
+def the_best_begins_best():
+    """The most probable sentence is thought to begin with the most probable word."""
+    return [0.1, 0.1, 10, 2, 0.9]
+
+
+@wrong("predicted_search", "c is not 4", "with a cache")
+def one_token_per_step():
+    """The cache is taken for granted."""
+    return [0.1, 0.32, 4, 2, 0.9]
+
+
+@wrong("predicted_search", "c is not 16", "one token only")
+def always_four():
+    """Four passes over four."""
+    return [0.1, 0.32, 16, 2, 0.9]
+
+
+@wrong("predicted_search", "d is not 1", "crosses the line")
+def crossing_cut():
+    """Without the token that crosses."""
+    return [0.1, 0.32, 10, 1, 0.9]
+
+
+@wrong("predicted_search", "d is not 3", "already reach it")
+def one_more_kept():
+    """One for safety."""
+    return [0.1, 0.32, 10, 3, 0.9]
+
+
+@wrong("predicted_search", "e is not 0.634", "temperature 2")
+def hot_for_cold():
+    """Multiplied in the place of divided."""
+    return [0.1, 0.32, 10, 2, 0.634]
+
+
+@wrong("predicted_search", "e is not 0.5625", "add up to 1")
+def not_normalised():
+    """The square alone."""
+    return [0.1, 0.32, 10, 2, 0.5625]
+
+
+@wrong("predicted_search", "expected 5 answers")
+def only_four():
+    """The last one forgotten."""
+    return [0.1, 0.32, 10, 2]
+
+
+# ---- greedy_decode
+
+
+@right("greedy_decode")
+def with_cat(step, bos_id, eos_id, max_length):
+    tokens = torch.full((1, 1), bos_id)
+    for _ in range(max_length - 1):
+        tokens = torch.cat([tokens, step(tokens).argmax(dim=-1, keepdim=True)], dim=1)
+        if tokens[0, -1] == eos_id:
+            break
+    return tokens[0].tolist()
+
+
+@right("greedy_decode")
+def until_the_last_is_eos(step, bos_id, eos_id, max_length):
+    ids = [bos_id]
+    while ids[-1] != eos_id and len(ids) < max_length:
+        ids.append(int(np.argmax(step(torch.tensor([ids])).numpy())))
+    return ids
+
+
+@right("greedy_decode")
+def recursively(step, bos_id, eos_id, max_length):
+    def go_on(ids):
+        if len(ids) == max_length or (len(ids) > 1 and ids[-1] == eos_id):
+            return ids
+        return go_on([*ids, step(torch.as_tensor(ids).view(1, -1)).topk(1).indices.item()])
+
+    return go_on([bos_id])
+
+
+@right("greedy_decode")
+def into_a_buffer(step, bos_id, eos_id, max_length):
+    buffer = torch.zeros(1, max_length, dtype=torch.int32)
+    buffer[0, 0] = bos_id
+    length = 1
+    while length < max_length:
+        buffer[0, length] = step(buffer[:, :length]).exp().argmax()
+        length += 1
+        if buffer[0, length - 1] == eos_id:
+            break
+    return [int(token) for token in buffer[0, :length]]
+
+
+@right("greedy_decode")
+def written_to_the_end_and_cut(step, bos_id, eos_id, max_length):
+    ids = [bos_id]
+    for _ in range(max_length - 1):
+        row = step(torch.tensor([ids]))[0].tolist()
+        ids.append(row.index(max(row)))
+    return ids[: ids.index(eos_id, 1) + 1] if eos_id in ids[1:] else ids
+
+
+def greedy_variant(
+    step, bos_id, eos_id, limit, seen=lambda ids: ids, pick=lambda p: p[0].argmax(), stop=True
+):
+    ids = [bos_id]
+    while len(ids) < limit:
+        ids.append(int(pick(step(torch.tensor([seen(ids)])))))
+        if stop and ids[-1] == eos_id:
+            break
+    return ids
+
+
+@wrong("greedy_decode", "BOS is missing")
+def greedy_without_bos(step, bos_id, eos_id, max_length):
+    """Only what the model has said."""
+    return greedy_variant(step, bos_id, eos_id, max_length)[1:]
+
+
+@wrong("greedy_decode", "EOS is missing")
+def greedy_breaks_before_the_end(step, bos_id, eos_id, max_length):
+    """break before append."""
+    ids = greedy_variant(step, bos_id, eos_id, max_length)
+    return ids[:-1] if ids[-1] == eos_id and len(ids) > 1 else ids
+
+
+@wrong("greedy_decode", "goes on after EOS")
+def greedy_without_a_stop(step, bos_id, eos_id, max_length):
+    """for _ in range(max_length) and no break."""
+    return greedy_variant(step, bos_id, eos_id, max_length, stop=False)
+
+
+@wrong("greedy_decode", "BOS is one of them")
+def greedy_one_too_long(step, bos_id, eos_id, max_length):
+    """for _ in range(max_length): the commonest slip."""
+    return greedy_variant(step, bos_id, eos_id, max_length + 1)
+
+
+@wrong("greedy_decode", "one id too early")
+def greedy_one_too_short(step, bos_id, eos_id, max_length):
+    """while len(ids) < max_length - 1."""
+    return greedy_variant(step, bos_id, eos_id, max_length - 1)
+
+
+@wrong("greedy_decode", "only the newest token")
+def greedy_newest_only(step, bos_id, eos_id, max_length):
+    """As with a cache, without one."""
+    return greedy_variant(step, bos_id, eos_id, max_length, seen=lambda ids: ids[-1:])
+
+
+@wrong("greedy_decode", "nothing but BOS")
+def greedy_never_appends_to_the_input(step, bos_id, eos_id, max_length):
+    """The tensor is made once, before the loop."""
+    return greedy_variant(step, bos_id, eos_id, max_length, seen=lambda ids: ids[:1])
+
+
+@wrong("greedy_decode", "least probable")
+def greedy_argmin(step, bos_id, eos_id, max_length):
+    """Log-probabilities are negative, so the smallest is sought."""
+    return greedy_variant(step, bos_id, eos_id, max_length, pick=lambda p: p[0].argmin())
+
+
+@wrong("greedy_decode", "runs over the batch")
+def greedy_argmax_over_the_batch(step, bos_id, eos_id, max_length):
+    """dim=0 from habit."""
+    return greedy_variant(step, bos_id, eos_id, max_length, pick=lambda p: p.argmax(dim=0)[0])
+
+
+@wrong("greedy_decode", "nothing is drawn")
+def greedy_by_chance(step, bos_id, eos_id, max_length):
+    """Sampling."""
+    return greedy_variant(
+        step, bos_id, eos_id, max_length, pick=lambda p: torch.multinomial(p.exp(), 1)
+    )
+
+
+@wrong("greedy_decode", "filled up to `max_length`")
+def greedy_padded(step, bos_id, eos_id, max_length):
+    """As in a batch."""
+    ids = greedy_variant(step, bos_id, eos_id, max_length)
+    return ids + [0] * (max_length - len(ids))
+
+
+@wrong("greedy_decode", "replaced by EOS")
+def greedy_forced_to_end(step, bos_id, eos_id, max_length):
+    """A sentence is thought to have to end."""
+    ids = greedy_variant(step, bos_id, eos_id, max_length)
+    return [*ids[:-1], eos_id]
+
+
+@wrong("greedy_decode", "list of lists")
+def greedy_with_a_batch(step, bos_id, eos_id, max_length):
+    """tokens.tolist() of a (1, L) tensor."""
+    return [greedy_variant(step, bos_id, eos_id, max_length)]
+
+
+@wrong("greedy_decode", "a tensor")
+def greedy_as_a_tensor(step, bos_id, eos_id, max_length):
+    """The tensor itself."""
+    return torch.tensor(greedy_variant(step, bos_id, eos_id, max_length))
+
+
+@wrong("greedy_decode", "holds tensors")
+def greedy_of_tensors(step, bos_id, eos_id, max_length):
+    """No int()."""
+    return [torch.tensor(i) for i in greedy_variant(step, bos_id, eos_id, max_length)]
+
+
+@wrong("greedy_decode", "its shape should be (1, L)")
+def greedy_without_the_batch_axis(step, bos_id, eos_id, max_length):
+    """torch.tensor(ids) in the place of torch.tensor([ids])."""
+    return [bos_id, int(step(torch.tensor([bos_id])).argmax())]
+
+
+@wrong("greedy_decode", "it takes a tensor of ids")
+def greedy_with_a_list(step, bos_id, eos_id, max_length):
+    """The list goes in as it is."""
+    return [bos_id, int(step([bos_id]).argmax())]
+
+
+@wrong("greedy_decode", "ids are whole numbers")
+def greedy_with_floats(step, bos_id, eos_id, max_length):
+    """torch.Tensor makes floats."""
+    return [bos_id, int(step(torch.Tensor([[bos_id]])).argmax())]
+
+
+@wrong("greedy_decode", "does the loop end")
+def greedy_without_end(step, bos_id, eos_id, max_length):
+    """max_length is forgotten."""
+    return greedy_variant(step, bos_id, eos_id, 10**6)
+
+
+@wrong("greedy_decode", "stops at BOS")
+def greedy_seeks_bos(step, bos_id, eos_id, max_length):
+    """The two ids mixed up."""
+    return greedy_variant(step, bos_id, bos_id, max_length)
+
+
+# ---- keep_top_k
+
+
+@right("keep_top_k")
+def k_with_a_threshold(logits, k):
+    border = logits.topk(min(k, logits.shape[-1]), dim=-1).values[..., -1:]
+    return torch.where(logits < border, -torch.inf, logits)
+
+
+@right("keep_top_k")
+def k_scattered_into_nothing(logits, k):
+    values, ids = logits.topk(min(k, logits.size(-1)))
+    return torch.full_like(logits, -math.inf).scatter(-1, ids, values)
+
+
+@right("keep_top_k")
+def k_by_ranks(logits, k):
+    ranks = (-logits).argsort(-1).argsort(-1)
+    return logits.masked_fill(ranks >= k, float("-inf"))
+
+
+@right("keep_top_k")
+def k_row_by_row(logits, k):
+    rows = logits.reshape(-1, logits.shape[-1])
+    cut = rows.clone()
+    for i, row in enumerate(rows.tolist()):
+        for j in sorted(range(len(row)), key=row.__getitem__, reverse=True)[k:]:
+            cut[i, j] = -math.inf
+    return cut.view_as(logits)
+
+
+@right("keep_top_k")
+def k_with_kthvalue_in_float64(logits, k):
+    V = logits.shape[-1]
+    border = logits.double().kthvalue(max(V - k + 1, 1), dim=-1, keepdim=True).values
+    return logits.masked_fill(logits.double() < border, -math.inf)
+
+
+@wrong("keep_top_k", "a large negative number")
+def k_with_minus_1e9(logits, k):
+    """A large number for −inf; float16 does not even have it."""
+    return logits.masked_fill(logits < logits.topk(k).values[..., -1:], -1e9)
+
+
+@wrong("keep_top_k", "a large negative number")
+def k_with_minus_1e4(logits, k):
+    """−10,000 is nearly nothing, and not nothing."""
+    return logits.masked_fill(logits < logits.topk(k).values[..., -1:], -1e4)
+
+
+@wrong("keep_top_k", "the cut logits are 0")
+def k_with_zeros(logits, k):
+    """Multiplied by the mask."""
+    return logits.where(logits >= logits.topk(k).values[..., -1:], 0.0)
+
+
+@wrong("keep_top_k", "the k smallest are kept")
+def k_smallest(logits, k):
+    """argsort without descending."""
+    return logits.scatter(-1, logits.argsort(-1)[..., k:], -math.inf)
+
+
+@wrong("keep_top_k", "the k smallest are removed")
+def k_removed(logits, k):
+    """k read as the number of those to remove."""
+    return logits.scatter(-1, logits.argsort(-1)[..., :k], -math.inf)
+
+
+@wrong("keep_top_k", "k-th largest is cut as well")
+def k_strictly_above(logits, k):
+    """<= in the place of <."""
+    return logits.masked_fill(logits <= logits.topk(k).values[..., -1:], -math.inf)
+
+
+@wrong("keep_top_k", "one too many")
+def k_plus_one(logits, k):
+    """Counted from 0."""
+    return logits.scatter(-1, logits.argsort(-1, descending=True)[..., k + 1 :], -math.inf)
+
+
+@wrong("keep_top_k", "all rows together")
+def k_of_everything(logits, k):
+    """The flat tensor's k largest."""
+    return logits.masked_fill(logits < logits.flatten().topk(k).values[-1], -math.inf)
+
+
+@wrong("keep_top_k", "of the first row")
+def k_border_of_the_first_row(logits, k):
+    """topk(k)[0][0, -1]: the border of row 0."""
+    first = logits.reshape(-1, logits.shape[-1])[0]
+    return logits.masked_fill(logits < first.topk(k).values[-1], -math.inf)
+
+
+@wrong("keep_top_k", "sorted")
+def k_sorted(logits, k):
+    """The sorted values, cut."""
+    ordered = logits.sort(-1, descending=True).values.clone()
+    ordered[..., k:] = -math.inf
+    return ordered
+
+
+@wrong("keep_top_k", "only the k values are returned")
+def k_values(logits, k):
+    """topk alone."""
+    return logits.topk(k).values
+
+
+@wrong("keep_top_k", "probabilities are returned")
+def k_probabilities(logits, k):
+    """One step too far."""
+    return k_by_ranks(logits, k).softmax(-1)
+
+
+@wrong("keep_top_k", "out of range")
+def k_without_a_limit(logits, k):
+    """topk does not take more than there are."""
+    return logits.masked_fill(logits < logits.topk(k).values[..., -1:], -math.inf)
+
+
+@wrong("keep_top_k", "changed its argument")
+def k_in_place(logits, k):
+    """The caller's logits are overwritten."""
+    logits[logits < logits.topk(k).values[..., -1:]] = -math.inf
+    return logits
+
+
+# ---- keep_top_p
+
+
+@right("keep_top_p")
+def p_shifted(logits, p):
+    ordered, order = torch.sort(logits, descending=True)
+    remove = F.softmax(ordered, dim=-1).cumsum(dim=-1) >= p
+    remove[..., 1:] = remove[..., :-1].clone()
+    remove[..., 0] = False
+    return logits.masked_fill(torch.zeros_like(remove).scatter(-1, order, remove), -math.inf)
+
+
+@right("keep_top_p")
+def p_row_by_row(logits, p):
+    cut = torch.full_like(logits, -math.inf)
+    rows, out = logits.reshape(-1, logits.shape[-1]), cut.view(-1, logits.shape[-1])
+    for row, new in zip(rows, out, strict=True):
+        weights, reached = row.double().softmax(0).tolist(), 0.0
+        for i in sorted(range(len(weights)), key=lambda i: -weights[i]):
+            if reached >= p - 1e-12:
+                break
+            new[i] = row[i]
+            reached += weights[i]
+    return cut
+
+
+@right("keep_top_p")
+def p_with_the_inverse_order(logits, p):
+    order = logits.argsort(dim=-1, descending=True)
+    ordered = logits.gather(-1, order)
+    weights = ordered.softmax(-1)
+    ordered = torch.where(weights.cumsum(-1) - weights < p, ordered, -math.inf)
+    return ordered.gather(-1, order.argsort(-1))
+
+
+@right("keep_top_p")
+def p_counted(logits, p):
+    weights = logits.double().softmax(-1).sort(-1, descending=True).values
+    count = (weights.cumsum(-1) < p - 1e-9).sum(-1, keepdim=True) + 1
+    ranks = logits.argsort(-1, descending=True).argsort(-1)
+    return logits.masked_fill(ranks >= count, -math.inf)
+
+
+@right("keep_top_p")
+def p_by_comparing_all_pairs(logits, p):
+    weights = logits.softmax(-1)
+    larger = weights[..., None, :] > weights[..., :, None]  # (…, mine, the other)
+    before = (weights[..., None, :] * larger).sum(-1)
+    return logits.masked_fill(before >= p, -math.inf)
+
+
+@wrong("keep_top_p", "the token that crosses the line is cut")
+def p_without_the_crossing(logits, p):
+    """cumsum > p: the published slip that the shift repairs."""
+    ordered, order = logits.softmax(-1).sort(-1, descending=True)
+    remove = ordered.cumsum(-1) > p
+    return logits.masked_fill(remove.scatter(-1, order, remove), -math.inf)
+
+
+@wrong("keep_top_p", "unless it is the first")
+def p_without_the_crossing_but_one(logits, p):
+    """The same, with the first saved."""
+    ordered, order = logits.softmax(-1).sort(-1, descending=True)
+    remove = ordered.cumsum(-1) > p
+    remove[..., 0] = False
+    return logits.masked_fill(remove.scatter(-1, order, remove), -math.inf)
+
+
+@wrong("keep_top_p", "probability of at least p")
+def p_as_a_threshold(logits, p):
+    """p taken for a threshold."""
+    return logits.masked_fill(logits.softmax(-1) < p, -math.inf)
+
+
+@wrong("keep_top_p", "least probable tokens come first")
+def p_ascending(logits, p):
+    """sort without descending."""
+    ordered, order = logits.softmax(-1).sort(-1)
+    remove = ordered.cumsum(-1) - ordered >= p
+    return logits.masked_fill(remove.scatter(-1, order, remove), -math.inf)
+
+
+@wrong("keep_top_p", "the row is not sorted")
+def p_unsorted(logits, p):
+    """cumsum over the ids as they are."""
+    weights = logits.softmax(-1)
+    return logits.masked_fill(weights.cumsum(-1) - weights >= p, -math.inf)
+
+
+@wrong("keep_top_p", "used for the unsorted one")
+def p_not_brought_back(logits, p):
+    """The mask of the sorted row."""
+    weights = logits.softmax(-1).sort(-1, descending=True).values
+    return logits.masked_fill(weights.cumsum(-1) - weights >= p, -math.inf)
+
+
+@wrong("keep_top_p", "sorts twice")
+def p_gathered(logits, p):
+    """gather for scatter."""
+    weights, order = logits.softmax(-1).sort(-1, descending=True)
+    remove = (weights.cumsum(-1) - weights >= p).gather(-1, order)
+    return logits.masked_fill(remove, -math.inf)
+
+
+@wrong("keep_top_p", "every token must keep its place")
+def p_sorted(logits, p):
+    """Returned in sorted order."""
+    ordered = logits.sort(-1, descending=True).values
+    weights = ordered.softmax(-1)
+    return ordered.masked_fill(weights.cumsum(-1) - weights >= p, -math.inf)
+
+
+@wrong("keep_top_p", "Take the softmax first")
+def p_of_logits(logits, p):
+    """cumsum of logits."""
+    ordered, order = logits.sort(-1, descending=True)
+    remove = ordered.cumsum(-1) - ordered >= p
+    return logits.masked_fill(remove.scatter(-1, order, remove), -math.inf)
+
+
+@wrong("keep_top_p", "the share p of the tokens")
+def p_of_the_tokens(logits, p):
+    """p · V tokens."""
+    return k_by_ranks(logits, max(1, math.ceil(p * logits.shape[-1])))
+
+
+@wrong("keep_top_p", "probabilities are returned")
+def p_probabilities(logits, p):
+    """One step too far."""
+    return p_counted(logits, p).softmax(-1)
+
+
+@wrong("keep_top_p", "the cut logits are 0")
+def p_with_zeros(logits, p):
+    """0 is not nothing."""
+    return logits.masked_fill(p_counted(logits, p) == -math.inf, 0.0)
+
+
+@wrong("keep_top_p", "The result is NaN")
+def p_multiplied(logits, p):
+    """0 times −inf."""
+    return logits * (p_counted(logits, p) > -math.inf) + (-math.inf) * (
+        p_counted(logits, p) == -math.inf
+    )
+
+
+@wrong("keep_top_p", "1 − p is reached")
+def p_turned_round(logits, p):
+    """1 − p."""
+    return p_counted(logits, 1 - p)
+
+
+@wrong("keep_top_p", "one token too many")
+def p_one_more(logits, p):
+    """Shifted twice."""
+    weights = logits.softmax(-1).sort(-1, descending=True).values
+    count = (weights.cumsum(-1) < p).sum(-1, keepdim=True) + 2
+    return logits.masked_fill(logits.argsort(-1, descending=True).argsort(-1) >= count, -math.inf)
+
+
+# ---- beam_search
+
+
+@right("beam_search")
+def with_tensors_and_topk(step, bos_id, eos_id, beam, max_length, alpha):
+    tokens, totals, ended = torch.tensor([[bos_id]]), torch.zeros(1), []
+    for _ in range(max_length - 1):
+        table = totals[:, None] + step(tokens)
+        totals, flat = table.flatten().topk(min(beam, table.numel()))
+        tokens = torch.cat([tokens[flat // table.shape[1]], flat[:, None] % table.shape[1]], 1)
+        done = tokens[:, -1] == eos_id
+        ended += zip(totals[done].tolist(), tokens[done].tolist(), strict=True)
+        tokens, totals = tokens[~done], totals[~done]
+        if len(tokens) == 0 or len(ended) >= beam:
+            break
+    ended += zip(totals.tolist(), tokens.tolist(), strict=True)
+    return max(ended, key=lambda pair: pair[0] / ((4 + len(pair[1])) / 6) ** alpha)[1]
+
+
+@right("beam_search")
+def one_prefix_at_a_time(step, bos_id, eos_id, beam, max_length, alpha):
+    """Finished ones keep their place in the beam, and nothing stops early."""
+    hypotheses = [((bos_id,), 0.0)]
+    for _ in range(max_length - 1):
+        new = []
+        for ids, total in hypotheses:
+            if len(ids) > 1 and ids[-1] == eos_id:
+                new.append((ids, total))
+                continue
+            for token, more in enumerate(step(torch.tensor([ids]))[0]):
+                new.append(((*ids, token), total + more.item()))
+        hypotheses = heapq.nlargest(beam, new, key=lambda pair: pair[1])
+
+    def score(pair):
+        return pair[1] / ((5 + len(pair[0]) - 1) / 6) ** alpha
+
+    return list(max(hypotheses, key=score)[0])
+
+
+def refilled(step, bos_id, eos_id, beam, max_length, alpha, early=True):
+    """As the package does it: `beam` prefixes live on, whatever has ended."""
+    living, ended = [(0.0, [bos_id])], []
+    while living and len(living[0][1]) < max_length:
+        rows = np.asarray(step(torch.tensor([ids for _, ids in living])))
+        every = [
+            (total + float(rows[i, token]), [*ids, token])
+            for i, (total, ids) in enumerate(living)
+            for token in range(rows.shape[1])
+        ]
+        every.sort(reverse=True)
+        ended += [pair for pair in every[:beam] if pair[1][-1] == eos_id]
+        living = [pair for pair in every if pair[1][-1] != eos_id][:beam]
+        if early and len(ended) >= beam:
+            break
+    return max(ended + living, key=lambda x: x[0] / ((4 + len(x[1])) / 6) ** alpha)[1]
+
+
+@right("beam_search")
+def always_as_many_alive(step, bos_id, eos_id, beam, max_length, alpha):
+    return refilled(step, bos_id, eos_id, beam, max_length, alpha)
+
+
+@right("beam_search")
+def until_the_room_is_used_up(step, bos_id, eos_id, beam, max_length, alpha):
+    return tuple(refilled(step, bos_id, eos_id, beam, max_length, alpha, early=False))
+
+
+def beam_variant(step, bos_id, eos_id, beam, max_length, alpha, **wrong):
+    living, finished = [([bos_id], 0.0)], []
+    seen = wrong.get("seen", lambda ids: ids)
+    add = wrong.get("add", lambda old, new: old + new)
+    while living and len(finished) < beam and len(living[0][0]) < max_length:
+        rows = step(torch.tensor([seen(ids) for ids, _ in living])).tolist()
+        candidates = [
+            ([*ids, token], add(total, more))
+            for (ids, total), row in zip(living, rows, strict=True)
+            for token, more in (
+                [max(enumerate(row), key=lambda x: x[1])] if wrong.get("own") else enumerate(row)
+            )
+        ]
+        best = sorted(candidates, key=lambda x: x[1], reverse=not wrong.get("smallest"))[:beam]
+        if wrong.get("extend"):
+            living = best
+            continue
+        finished += [x for x in best if x[0][-1] == eos_id]
+        living = [x for x in best if x[0][-1] != eos_id]
+        if wrong.get("first_ended") and finished:
+            break
+    every = finished + living
+    if wrong.get("only_finished") and finished:
+        every = finished
+    if wrong.get("only_living") and living:
+        every = living
+    penalty = wrong.get("penalty", lambda n: ((5 + n) / 6) ** alpha)
+    pick = min if wrong.get("worst") else max
+    of = wrong.get("of", float)
+    return pick(every, key=lambda x: of(x[1]) / penalty(len(x[0]) - 1))[0]
+
+
+@wrong("beam_search", "finished hypotheses are extended")
+def finished_are_extended(*given):
+    """The published mistake: EOS is a token like any other."""
+    return beam_variant(*given, extend=True)
+
+
+@wrong("beam_search", "only one prefix is ever followed")
+def beam_of_one(step, bos_id, eos_id, beam, max_length, alpha):
+    """The beam has no effect."""
+    return beam_variant(step, bos_id, eos_id, 1, max_length, alpha)
+
+
+@wrong("beam_search", "not divided by the length penalty")
+def without_penalty(*given):
+    """The plain sum."""
+    return beam_variant(*given, penalty=lambda n: 1)
+
+
+@wrong("beam_search", "multiplied by the length penalty")
+def penalty_turned_round(step, bos_id, eos_id, beam, max_length, alpha):
+    """Log-probabilities are negative, and one mistakes which way it helps."""
+    return beam_variant(
+        step,
+        bos_id,
+        eos_id,
+        beam,
+        max_length,
+        alpha,
+        penalty=lambda n: ((5 + n) / 6) ** -alpha,
+    )
+
+
+@wrong("beam_search", "divided by n^alpha")
+def penalty_of_plain_length(step, bos_id, eos_id, beam, max_length, alpha):
+    """The other common penalty; d2l uses it."""
+    given = step, bos_id, eos_id, beam, max_length, alpha
+    return beam_variant(*given, penalty=lambda n: max(n, 1) ** alpha)
+
+
+@wrong("beam_search", "divided by n, whatever")
+def mean_log_probability(*given):
+    """Log-probability per token."""
+    return beam_variant(*given, penalty=lambda n: max(n, 1))
+
+
+@wrong("beam_search", "not the exponent of the penalty")
+def penalty_without_exponent(*given):
+    """alpha forgotten."""
+    return beam_variant(*given, penalty=lambda n: (5 + n) / 6)
+
+
+@wrong("beam_search", "the probability is divided by the penalty")
+def probability_in_the_score(step, bos_id, eos_id, beam, max_length, alpha):
+    """exp of the sum, because a score should be positive; the penalty then punishes length."""
+    return beam_variant(step, bos_id, eos_id, beam, max_length, alpha, of=math.exp)
+
+
+@wrong("beam_search", "n counts BOS as well")
+def n_with_bos(step, bos_id, eos_id, beam, max_length, alpha):
+    """n = len(ids)."""
+    given = step, bos_id, eos_id, beam, max_length, alpha
+    return beam_variant(*given, penalty=lambda n: ((6 + n) / 6) ** alpha)
+
+
+@wrong("beam_search", "leaves out one token too many")
+def n_without_eos(step, bos_id, eos_id, beam, max_length, alpha):
+    """n counts words."""
+    given = step, bos_id, eos_id, beam, max_length, alpha
+    return beam_variant(*given, penalty=lambda n: ((4 + n) / 6) ** alpha)
+
+
+@wrong("beam_search", "the worst hypothesis")
+def worst(*given):
+    """min for max: scores are negative."""
+    return beam_variant(*given, worst=True)
+
+
+@wrong("beam_search", "ends with the first hypothesis that finishes")
+def ends_with_the_first(*given):
+    """break at the first EOS."""
+    return beam_variant(*given, first_ended=True)
+
+
+@wrong("beam_search", "only hypotheses that have ended")
+def only_ended(*given):
+    """What lives at the end is thrown away."""
+    return beam_variant(*given, only_finished=True)
+
+
+@wrong("beam_search", "the finished hypotheses are forgotten")
+def only_alive(*given):
+    """What ended is thrown away."""
+    return beam_variant(*given, only_living=True)
+
+
+@wrong("beam_search", "earlier tokens are lost")
+def sums_are_lost(*given):
+    """The total is overwritten."""
+    return beam_variant(*given, add=lambda old, new: new)
+
+
+@wrong("beam_search", "brings only its own best token")
+def each_its_own_best(*given):
+    """Argmax for every prefix: the beam never fills."""
+    return beam_variant(*given, own=True)
+
+
+@wrong("beam_search", "only the newest token of each prefix")
+def beam_newest_only(*given):
+    """As with a cache, without one."""
+    return beam_variant(*given, seen=lambda ids: ids[-1:])
+
+
+@wrong("beam_search", "probabilities are added")
+def probabilities_added(*given):
+    """exp and sum."""
+    return beam_variant(*given, add=lambda old, new: old + math.exp(new))
+
+
+@wrong("beam_search", "smallest sums")
+def smallest_sums(*given):
+    """sorted without reverse."""
+    return beam_variant(*given, smallest=True)
+
+
+@wrong("beam_search", "BOS is one of")
+def beam_one_too_long(step, bos_id, eos_id, beam, max_length, alpha):
+    """for _ in range(max_length)."""
+    return beam_variant(step, bos_id, eos_id, beam, max_length + 1, alpha)
+
+
+@wrong("beam_search", "one token too early")
+def beam_one_too_short(step, bos_id, eos_id, beam, max_length, alpha):
+    """range(max_length - 2)."""
+    return beam_variant(step, bos_id, eos_id, beam, max(max_length - 1, 1), alpha)
+
+
+@wrong("beam_search", "BOS is missing")
+def beam_without_bos(*given):
+    """ids[1:]."""
+    return beam_variant(*given)[1:]
+
+
+@wrong("beam_search", "It should be a list of ids")
+def beam_with_its_score(*given):
+    """The score comes along."""
+    return beam_variant(*given), 0.0
+
+
+@wrong("beam_search", "a tensor")
+def beam_as_a_tensor(*given):
+    """The tensor itself."""
+    return torch.tensor(beam_variant(*given))
+
+
+@wrong("beam_search", "Your code stopped", "selected index k out of range")
+def topk_of_more_than_there_are(step, bos_id, eos_id, beam, max_length, alpha):
+    """A beam wider than the vocabulary."""
+    step(torch.tensor([[bos_id]]))[0].topk(beam)
+    return beam_variant(step, bos_id, eos_id, beam, max_length, alpha)
+
+
+# ---- CachedSelfAttention
+
+
+def cut(x, heads):
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+@right("CachedSelfAttention")
+class WithConcatenatedTensors(Given):
+    def reset(self):
+        self.keys = self.values = None
+
+    def step(self, x):
+        B = len(x)
+        q, k, v = (w(x).view(B, self.num_heads, 1, -1) for w in (self.w_q, self.w_k, self.w_v))
+        self.keys = k if self.keys is None else torch.cat((self.keys, k), 2)
+        self.values = v if self.values is None else torch.cat((self.values, v), 2)
+        heads = F.scaled_dot_product_attention(q, self.keys, self.values)
+        return self.w_o(heads.view(B, 1, -1))
+
+
+@right("CachedSelfAttention")
+class WithPairsInFront(Given):
+    """The newest first: attention does not care for the order of its pairs."""
+
+    def reset(self):
+        self.kept = ()
+
+    def step(self, x):
+        q, k, v = (cut(w(x), self.num_heads) for w in (self.w_q, self.w_k, self.w_v))
+        old = self.kept or (k[:, :, :0], v[:, :, :0])
+        self.kept = torch.cat([k, old[0]], 2), torch.cat([v, old[1]], 2)
+        heads, _ = scaled_dot_product_attention(q, *self.kept)
+        return self.w_o(heads.transpose(1, 2).flatten(2))
+
+
+@right("CachedSelfAttention")
+class WithTheTokensThemselves(Given):
+    """It keeps the tokens and projects them anew: slow, and right."""
+
+    def reset(self):
+        self.tokens = []
+
+    def step(self, x):
+        self.tokens.append(x)
+        past = torch.cat(self.tokens, 1)
+        q, k, v = (cut(w(past), self.num_heads) for w in (self.w_q, self.w_k, self.w_v))
+        heads = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.w_o(heads.transpose(1, 2).flatten(2))[:, -1:]
+
+
+@right("CachedSelfAttention")
+class WithADoublingStore(Given):
+    def reset(self):
+        self.length, self.store = 0, None
+
+    def step(self, x):
+        k, v = self.w_k(x), self.w_v(x)
+        if self.store is None:
+            self.store = x.new_empty(2, len(x), 4, x.shape[-1])
+        if self.length == self.store.shape[2]:
+            self.store = torch.cat([self.store, torch.empty_like(self.store)], 2)
+        self.store[:, :, self.length] = torch.stack([k[:, 0], v[:, 0]])
+        self.length += 1
+        k, v = (cut(y, self.num_heads) for y in self.store[:, :, : self.length])
+        heads, _ = scaled_dot_product_attention(cut(self.w_q(x), self.num_heads), k, v)
+        return self.w_o(heads.transpose(1, 2).flatten(2))
+
+
+@right("CachedSelfAttention")
+class WithEinsumAndRunningSums(Given):
+    """Numerator and denominator of each head, from lists."""
+
+    def reset(self):
+        self.k_list, self.v_list = [], []
+
+    def step(self, x):
+        h = self.num_heads
+        q, k, v = (w(x)[:, 0].unflatten(-1, (h, -1)) for w in (self.w_q, self.w_k, self.w_v))
+        self.k_list.append(k)
+        self.v_list.append(v)
+        keys, values = torch.stack(self.k_list), torch.stack(self.v_list)
+        scores = torch.einsum("bhd,lbhd->lbh", q, keys) / q.shape[-1] ** 0.5
+        mixed = torch.einsum("lbh,lbhd->bhd", scores.softmax(0), values)
+        return self.w_o(mixed.flatten(1))[:, None]
+
+
+class Parts(Given):
+    """The solution in steps, each of which an answer can replace."""
+
+    def reset(self):
+        self.past = []
+
+    def split(self, x):
+        return cut(x, self.num_heads)
+
+    def project(self, x):
+        return self.w_q(x), self.w_k(x), self.w_v(x)
+
+    def keep(self, pairs):
+        return pairs
+
+    def attend(self, q, k, v):
+        return scaled_dot_product_attention(q, k, v)[0]
+
+    def out(self, heads):
+        return self.w_o(heads.transpose(1, 2).flatten(2))
+
+    def step(self, x):
+        q, k, v = map(self.split, self.project(x))
+        self.past.append((k, v))
+        k, v = (torch.cat(parts, 2) for parts in zip(*self.keep(self.past), strict=True))
+        return self.out(self.attend(q, k, v))
+
+
+@wrong("CachedSelfAttention", "the sequence before `reset()` is still there")
+class ResetForgotten(Parts):
+    """`pass`, or reset written for another attribute."""
+
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        self.past = []
+
+    def reset(self):
+        pass
+
+
+@wrong("CachedSelfAttention", "attends to itself alone")
+class NothingKept(Parts):
+    """The cache is filled and not read."""
+
+    def keep(self, pairs):
+        return pairs[-1:]
+
+
+@wrong("CachedSelfAttention", "not among the keys")
+class NewestLeftOut(Parts):
+    """Read first, then append."""
+
+    def keep(self, pairs):
+        return pairs[:-1] or pairs
+
+
+@wrong("CachedSelfAttention", "only the first token is kept")
+class FirstOnly(Parts):
+    """As in cross-attention: filled once, never added to."""
+
+    def keep(self, pairs):
+        return pairs[:1]
+
+
+@wrong("CachedSelfAttention", "only the last two")
+class LastTwo(Parts):
+    """The cache is overwritten by the newest token."""
+
+    def keep(self, pairs):
+        return pairs[-2:]
+
+
+@wrong("CachedSelfAttention", "w_o is missing")
+class NoOutputLayer(Parts):
+    """The last projection forgotten."""
+
+    def out(self, heads):
+        return heads.transpose(1, 2).flatten(2)
+
+
+@wrong("CachedSelfAttention", "not divided by √d_k")
+class NotScaled(Parts):
+    """The root forgotten."""
+
+    def attend(self, q, k, v):
+        return (q @ k.transpose(-2, -1)).softmax(-1) @ v
+
+
+@wrong("CachedSelfAttention", "divided by √d_model")
+class ScaledByTheModel(Parts):
+    """d_model for d_k."""
+
+    def attend(self, q, k, v):
+        d_model = self.w_q.in_features
+        return (q @ k.transpose(-2, -1) / d_model**0.5).softmax(-1) @ v
+
+
+@wrong("CachedSelfAttention", "root of the number of tokens")
+class ScaledByTheTokens(Parts):
+    """The size of the wrong axis under the root."""
+
+    def attend(self, q, k, v):
+        return (q @ k.transpose(-2, -1) / k.shape[-2] ** 0.5).softmax(-1) @ v
+
+
+@wrong("CachedSelfAttention", "one head only")
+class OneHead(Parts):
+    """num_heads not used."""
+
+    def split(self, x):
+        return cut(x, 1)
+
+
+@wrong("CachedSelfAttention", "every H-th feature")
+class Interleaved(Parts):
+    """The two new axes in the wrong order."""
+
+    def split(self, x):
+        return x.unflatten(-1, (-1, self.num_heads)).permute(0, 3, 1, 2)
+
+
+@wrong("CachedSelfAttention", "runs over the queries")
+class SoftmaxOverQueries(Parts):
+    """dim=-2."""
+
+    def attend(self, q, k, v):
+        return (q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5).softmax(-2) @ v
+
+
+@wrong("CachedSelfAttention", "new keys are put in front")
+class KeysInFront(Given):
+    """torch.cat((new, old)) for the one, (old, new) for the other."""
+
+    def reset(self):
+        self.k = self.v = None
+
+    def step(self, x):
+        q, k, v = (cut(w(x), self.num_heads) for w in (self.w_q, self.w_k, self.w_v))
+        self.k = k if self.k is None else torch.cat((k, self.k), 2)
+        self.v = v if self.v is None else torch.cat((self.v, v), 2)
+        heads, _ = scaled_dot_product_attention(q, self.k, self.v)
+        return self.w_o(heads.transpose(1, 2).flatten(2))
+
+
+@wrong("CachedSelfAttention", "go through their layers again")
+class ProjectedAgain(Given):
+    """What came out of the layer is put into it again."""
+
+    def reset(self):
+        self.k = self.v = None
+
+    def step(self, x):
+        self.k = self.w_k(x if self.k is None else torch.cat((self.k, x), 1))
+        self.v = self.w_v(x if self.v is None else torch.cat((self.v, x), 1))
+        q, k, v = (cut(y, self.num_heads) for y in (self.w_q(x), self.k, self.v))
+        heads, _ = scaled_dot_product_attention(q, k, v)
+        return self.w_o(heads.transpose(1, 2).flatten(2))
+
+
+@wrong("CachedSelfAttention", "share one memory")
+class MemoryOfTheClass(Parts):
+    """A list in the class belongs to all modules."""
+
+    everything = dict()  # noqa: RUF012
+
+    def reset(self):
+        self.everything.clear()
+
+    def step(self, x):
+        self.past = self.everything.setdefault("past", [])
+        return super().step(x)
+
+
+@wrong("CachedSelfAttention", "the residual belongs to the layer")
+class WithResidual(Parts):
+    """x + …"""
+
+    def step(self, x):
+        return x + super().step(x)
+
+
+@wrong("CachedSelfAttention", "has shape (2, 2, 12), expected (2, 1, 12)")
+class AllStates(WithTheTokensThemselves):
+    """The whole sequence is returned."""
+
+    def step(self, x):
+        self.tokens.append(x)
+        past = torch.cat(self.tokens, 1)
+        q, k, v = (cut(w(past), self.num_heads) for w in (self.w_q, self.w_k, self.w_v))
+        heads = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.w_o(heads.transpose(1, 2).flatten(2))
+
+
+@wrong("CachedSelfAttention", "keep `__init__` as it was given")
+class StoreInTheStateDict(Given):
+    """A buffer of fixed size, saved with the weights."""
+
+    def __init__(self, d_model, num_heads):
+        super().__init__(d_model, num_heads)
+        self.register_buffer("store", torch.zeros(2, 1, 64, d_model))
+
+
+@wrong("CachedSelfAttention", "Your code stopped", "RuntimeError")
+class ResetKeepsTheValues(Parts):
+    """Only half is forgotten."""
+
+    def reset(self):
+        self.k = None
+        self.v = getattr(self, "v", None)
+
+    def step(self, x):
+        q, k, v = map(self.split, self.project(x))
+        self.k = k if self.k is None else torch.cat((self.k, k), 2)
+        self.v = v if self.v is None else torch.cat((self.v, v), 2)
+        return self.out((q @ self.k.mT / q.shape[-1] ** 0.5).softmax(-1) @ self.v)
+
+
+@wrong("CachedSelfAttention", "Your code stopped", "IndexError")
+class RoomForHundred(Given):
+    """A store that ends."""
+
+    def reset(self):
+        self.length, self.store = 0, None
+
+    def step(self, x):
+        if self.store is None:
+            self.store = x.new_zeros(100, 2, len(x), x.shape[-1])
+        self.store[self.length] = torch.stack([self.w_k(x)[:, 0], self.w_v(x)[:, 0]])
+        self.length += 1
+        k, v = (cut(y.transpose(0, 1), self.num_heads) for y in self.store[: self.length].unbind(1))
+        heads, _ = scaled_dot_product_attention(cut(self.w_q(x), self.num_heads), k, v)
+        return self.w_o(heads.transpose(1, 2).flatten(2))
+
+
+# ---- repaired_states
+
+
+def run_chunks(chunks, table, w_q, w_k, w_v, place, scale=None, masked=True):
+    """The solution; `place(start, n, piece)` gives the positions of a piece."""
+    d_model = table.shape[1]
+    encoding = sinusoidal_encoding(300, d_model)
+    keys, values, states, seen = [], [], [], 0
+    for piece, tokens in enumerate(chunks):
+        n = tokens.shape[1]
+        x = table[tokens] * (scale or math.sqrt(d_model)) + encoding[place(seen, n, piece)]
+        seen += n
+        keys.append(x @ w_k)
+        values.append(x @ w_v)
+        k, v = torch.cat(keys, 1), torch.cat(values, 1)
+        mask = causal_mask(seen)[-n:] if masked else None
+        states.append(scaled_dot_product_attention(x @ w_q, k, v, mask)[0])
+    return torch.cat(states, 1)
+
+
+@right("repaired_states")
+def with_a_slice_of_a_table(*given):
+    return run_chunks(*given, place=lambda start, n, piece: slice(start, start + n))
+
+
+@right("repaired_states")
+def all_at_once(chunks, table, w_q, w_k, w_v):
+    tokens = torch.cat(chunks, 1)
+    x = table[tokens] * table.shape[1] ** 0.5
+    x = x + sinusoidal_encoding(tokens.shape[1], table.shape[1])
+    return F.scaled_dot_product_attention(x @ w_q, x @ w_k, x @ w_v, is_causal=True)
+
+
+@right("repaired_states")
+def token_by_token_in_float64(chunks, table, w_q, w_k, w_v):
+    singles = [token[:, None] for chunk in chunks for token in chunk.unbind(1)]
+    table, w_q, w_k, w_v = (m.double() for m in (table, w_q, w_k, w_v))
+    seen = []
+    states = []
+    for t, token in enumerate(singles):
+        x = table[token] * math.sqrt(table.shape[1]) + sinusoidal_encoding(t + 1, table.shape[1])[t]
+        seen.append(x)
+        past = torch.cat(seen, 1)
+        scores = (x @ w_q) @ (past @ w_k).mT / math.sqrt(table.shape[1])
+        states.append(scores.softmax(-1) @ (past @ w_v))
+    return torch.cat(states, 1)
+
+
+@wrong("repaired_states", "the bug is still there")
+def still_from_zero(*given):
+    """Nothing changed."""
+    return run_chunks(*given, place=lambda start, n, piece: slice(0, n))
+
+
+@wrong("repaired_states", "the number of pieces is taken")
+def pieces_counted(*given):
+    """The step's number for the position: right without a prompt."""
+    return run_chunks(*given, place=lambda start, n, piece: slice(piece, piece + n))
+
+
+@wrong("repaired_states", "positions begin with 1")
+def from_one(*given):
+    """The count is raised too early."""
+    return run_chunks(*given, place=lambda start, n, piece: slice(start + 1, start + n + 1))
+
+
+@wrong("repaired_states", "at the position of its first")
+def one_place_for_a_piece(*given):
+    """encoding[seen] for all tokens of a piece."""
+    return run_chunks(*given, place=lambda start, n, piece: slice(start, start + 1))
+
+
+@wrong("repaired_states", "at the position of its last")
+def last_place_for_a_piece(*given):
+    """encoding[seen − 1] after the count was raised."""
+    return run_chunks(*given, place=lambda start, n, piece: slice(start + n - 1, start + n))
+
+
+@wrong("repaired_states", "one place too far")
+def one_too_far(*given):
+    """BOS counted a second time."""
+    return run_chunks(
+        *given, place=lambda start, n, piece: slice(start + (piece > 0), start + (piece > 0) + n)
+    )
+
+
+@wrong("repaired_states", "overlaps the one before")
+def one_too_near(*given):
+    """len − 1: the place of the last one seen."""
+    return run_chunks(
+        *given, place=lambda start, n, piece: slice(start - (piece > 0), start - (piece > 0) + n)
+    )
+
+
+@wrong("repaired_states", "√d_model is missing")
+def not_scaled(*given):
+    """Lost while mending."""
+    return run_chunks(*given, scale=1.0, place=lambda start, n, piece: slice(start, start + n))
+
+
+@wrong("repaired_states", "causal mask is missing")
+def not_masked(*given):
+    """'With a cache no mask is needed': true for one token at a time."""
+    return run_chunks(*given, masked=False, place=lambda start, n, piece: slice(start, start + n))
+
+
+@wrong("repaired_states", "pieces are not connected")
+def pieces_alone(chunks, *rest):
+    """The cache thrown away with the bug."""
+    ends = np.cumsum([chunk.shape[1] for chunk in chunks])
+    return torch.cat(
+        [
+            run_chunks(
+                [chunk], *rest, place=lambda _, n, piece, end=end: slice(int(end) - n, int(end))
+            )
+            for chunk, end in zip(chunks, ends, strict=True)
+        ],
+        1,
+    )
+
+
+@wrong("repaired_states", "the states of the last piece alone")
+def last_piece(*given):
+    """return inside the loop, or state for states."""
+    states = run_chunks(*given, place=lambda start, n, piece: slice(start, start + n))
+    return states[:, -given[0][-1].shape[1] :]
+
+
+class Memory(nn.Module):
+    seen = 0
+
+
+@wrong("repaired_states", "The same call a second time", "begin anew")
+def counted_in_a_global(chunks, table, w_q, w_k, w_v):
+    """The number of tokens is kept from one call to the next."""
+    key = tuple(chunk.shape for chunk in chunks)
+    start = getattr(Memory, "last", None) == key and len(chunks) == 2 and len(chunks[0]) == 2
+    Memory.last = key
+    return run_chunks(
+        chunks, table, w_q, w_k, w_v, place=lambda s, n, piece: slice(s + start, s + n + start)
+    )

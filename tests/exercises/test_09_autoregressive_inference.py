@@ -1,0 +1,1014 @@
+"""The checks of exercise 09. A mistake's text ends the sentence "This is the answer when …"."""
+
+import math
+import random
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+import transformer_lab as lab
+from transformer_lab.checking import CheckFailed, close, expect
+from transformer_lab.diagnosis import describe, expect_predictions, random_weights
+
+# ---- predicted_search
+
+
+def test_the_search_is_predicted(predicted_search):
+    one_pass = "Each pass reads everything again. How many does the first read, how many the last?"
+    hints = {
+        "a": {
+            0.2: "That is before the end sign: its chance belongs to the product.",
+            0.5: "That is the first sign alone. Multiply along the whole way.",
+            0.15: "After a, the largest chance is not that of the end.",
+            0.1125: "Greedy takes the largest of each row.",
+            0.32: "That is another sentence, which begins worse. Greedy cannot know.",
+            1.4: "Chances along a way are multiplied, not added.",
+            None: "Take the largest of each row and multiply, down to the end sign.",
+        },
+        "b": {
+            0.1: "There is a sentence that begins with less than 0.5 and is better.",
+            0.15: "There is a better one. What does the row of b promise?",
+            0.8: "That is its last sign alone; the first has a chance, too.",
+            0.4: "That is its first sign alone; it has to end.",
+            None: "List the sentences of at most two words with their products.",
+        },
+        "c": {
+            4: "That is with a cache.",
+            16: "The first pass reads one token only, not four.",
+            6: "In the last pass it reads four.",
+            15: "Four signs are written, and BOS is read in the first pass: 1 token.",
+            14: "BOS is read in the first pass: it starts with 1 token and ends with 4.",
+            None: one_pass,
+        },
+        "d": {
+            1: "One alone has 0.5. That does not reach 0.7: what crosses the line belongs to it.",
+            3: "Two of them already reach it.",
+            4: "Add up from the largest and stop as soon as 0.7 is reached.",
+            0: "The set is never empty.",
+            None: "It is a whole number of signs. Add up from the largest.",
+        },
+        "e": {
+            0.75: "That is temperature 1.",
+            0.25: "That is the other sign, or temperature turned round.",
+            1.5: "Logits are divided, not chances; and a chance is at most 1.",
+            0.5625: "They must add up to 1 again.",
+            0.1: "That is the other sign.",
+            0.6339745962: "That is temperature 2: dividing by 0.5 doubles the logits.",
+            0.634: "That is temperature 2: dividing by 0.5 doubles the logits.",
+            0.63: "That is temperature 2: dividing by 0.5 doubles the logits.",
+            None: "Divide the logits ln 0.75 and ln 0.25 by 0.5, then softmax.",
+        },
+    }
+    expect_predictions(predicted_search(), {"a": 0.1, "b": 0.32, "c": 10, "d": 2, "e": 0.9}, hints)
+
+
+# ---- A small language whose next token depends on everything that was written
+
+
+class Tree:
+    """Log-probabilities of the next of V tokens after each prefix, drawn when first asked for."""
+
+    def __init__(self, seed, V=5, bos=1, eos=2, spread=1.3, end=0.0):
+        self.seed, self.V, self.bos, self.eos = seed, V, bos, eos
+        self.spread, self.end, self.rows = spread, end, {}
+
+    def __call__(self, prefix: Iterable[int]) -> list[float]:
+        key = tuple(prefix)
+        if key not in self.rows:
+            draw = random.Random(f"{self.seed} {key}")
+            row = [draw.gauss(0, self.spread) for _ in range(self.V)]
+            row[self.eos] += self.end * len(key)  # the longer, the more the end is probable
+            total = math.log(sum(map(math.exp, row)))
+            self.rows[key] = torch.tensor([x - total for x in row]).tolist()  # as float32
+        return self.rows[key]
+
+    def stepper(self, one_only: bool):
+        """Return the function `step` that a learner gets."""
+
+        def step(tokens):
+            wanted = "(1, L)" if one_only else "(N, L)"
+            kind = f"step was called with {describe(tokens)}"
+            assert isinstance(tokens, Tensor), f"{kind}; it takes a tensor of ids, {wanted}."
+            assert tokens.ndim == 2 and tokens.numel() > 0, f"{kind}; its shape should be {wanted}."
+            assert len(tokens) == 1 or not one_only, f"{kind}; its shape should be {wanted}."
+            whole = not tokens.is_floating_point() and tokens.dtype != torch.bool
+            assert whole, f"step was called with {tokens.dtype}; ids are whole numbers."
+            known = int(tokens.min()) >= 0 and int(tokens.max()) < self.V
+            assert known, f"step was called with ids outside 0 … {self.V - 1}: {tokens.tolist()}."
+            assert tokens.shape[1] <= 60, (
+                "step was called with more than 60 tokens, over any max_length: does the loop end?"
+            )
+            return torch.tensor([self(row) for row in tokens.tolist()])
+
+        return step
+
+
+def argmax(row):
+    return max(range(len(row)), key=row.__getitem__)
+
+
+# ---- greedy_decode
+
+
+def greedy(tree, limit, seen=lambda ids: ids, stop=True, pick=argmax):
+    ids = [tree.bos]
+    while len(ids) < limit and not (stop and len(ids) > 1 and ids[-1] == tree.eos):
+        ids.append(pick(tree(seen(ids))))
+    return ids
+
+
+def greedy_mistakes(tree, limit):
+    right = greedy(tree, limit)
+    ended = right[-1] == tree.eos and len(right) > 1
+    return {
+        "BOS is missing: the list begins with it.": right[1:],
+        "EOS is missing: it belongs to the result.": right[:-1] if ended else None,
+        "BOS and EOS are taken off: both belong to the result.": (
+            right[1:-1] if ended else right[1:]
+        ),
+        "the loop goes on after EOS. Leave it as soon as EOS has been written.": (
+            lambda: greedy(tree, limit, stop=False)
+        ),
+        "EOS is appended at the end, even if it is there or there is no room for it.": (
+            [*right, tree.eos]
+        ),
+        "the last id is replaced by EOS. A sentence that does not end in time is returned as it "
+        "stands.": [*right[:-1], tree.eos],
+        "`max_length` is taken to count the tokens after BOS: BOS is one of them.": (
+            lambda: greedy(tree, limit + 1)
+        ),
+        "the loop ends one id too early: there may be `max_length` ids, BOS among them.": (
+            lambda: greedy(tree, limit - 1)
+        ),
+        "the loop ends two ids too early: there may be `max_length` ids, BOS among them.": (
+            lambda: greedy(tree, limit - 2)
+        ),
+        "step gets only the newest token. It needs all that is written so far: it keeps "
+        "nothing itself.": lambda: greedy(tree, limit, seen=lambda ids: ids[-1:]),
+        "BOS is left out of what step gets.": (
+            lambda: greedy(tree, limit, seen=lambda ids: ids[1:] or ids)
+        ),
+        "step gets the ids in opposite order.": lambda: greedy(tree, limit, lambda ids: ids[::-1]),
+        "step gets nothing but BOS, over and over.": (
+            lambda: greedy(tree, limit, lambda ids: ids[:1])
+        ),
+        "the least probable token is taken.": (
+            lambda: greedy(tree, limit, pick=lambda row: argmax([-x for x in row]))
+        ),
+        "the second most probable token is taken.": (
+            lambda: greedy(
+                tree, limit, pick=lambda row: sorted(range(len(row)), key=row.__getitem__)[-2]
+            )
+        ),
+        "the argmax runs over the batch: the tokens are the last axis.": (
+            lambda: greedy(tree, limit, pick=lambda row: 0)
+        ),
+        "the ids lie in a list of lists: return the one sentence.": [right],
+        "the list is returned after the first token.": right[:2],
+        "the wrong end is sought: the loop stops at BOS, not at EOS.": (
+            lambda: greedy_until(tree, limit, tree.bos)
+        ),
+        "the list is filled up to `max_length`. Return it without padding.": (
+            right + [0] * (limit - len(right))
+        ),
+        "the list is filled up with EOS. One is enough.": (
+            right + [tree.eos] * (limit - len(right))
+        ),
+    }
+
+
+def greedy_until(tree, limit, end):
+    ids = [tree.bos]
+    while len(ids) < limit and (len(ids) == 1 or ids[-1] != end):
+        ids.append(argmax(tree(ids)))
+    return ids
+
+
+GREEDY_TREES = (  # tree, max_length: sentences that end early, just in time, and not in time
+    *(
+        (Tree(seed, 6, bos, eos, end=0.1), 9)
+        for seed, bos, eos in ((3, 4, 2), (4, 1, 3), (5, 5, 1))
+    ),
+    *((Tree(seed, 7, 1, 2, end=-1.0), limit) for seed, limit in ((6, 5), (7, 8), (8, 2), (9, 1))),
+    *((Tree(seed, 5, 3, 4, end=0.3), 30) for seed in range(10, 16)),
+)
+
+
+def no_tensor(answer):
+    if isinstance(answer, Tensor):
+        shape = tuple(answer.shape)
+        raise CheckFailed(f"It returned a tensor {shape}; a plain list of ints was asked for.")
+
+
+def check_greedy(greedy_decode, tree, limit):
+    def run():
+        return greedy_decode(tree.stepper(True), tree.bos, tree.eos, limit)
+
+    expected, answer = greedy(tree, limit), run()
+    no_tensor(answer)
+    if not close(answer, expected) and not close(answer, again := run()):
+        raise CheckFailed(
+            f"Twice the same call, and two answers: {describe(answer)}, then {describe(again)}. "
+            "Greedy takes the most probable token; nothing is drawn, and nothing is left over "
+            "from an earlier call."
+        )
+    expect(answer, expected, greedy_mistakes(tree, limit))
+
+
+def test_greedy_takes_the_most_probable_token_at_each_step(greedy_decode):
+    for tree, limit in GREEDY_TREES:
+        check_greedy(greedy_decode, tree, limit)
+
+
+def test_greedy_ids_are_plain_ints(greedy_decode):
+    tree, limit = GREEDY_TREES[0]
+    answer = greedy_decode(tree.stepper(True), tree.bos, tree.eos, limit)
+    assert all(type(token) is int for token in answer), (
+        "The list holds tensors or other numbers; plain ints were asked for: int(…) or .item()."
+    )
+
+
+# ---- keep_top_k and keep_top_p
+
+
+def distinct(*shape, seed=0, spread=1.0):
+    """Logits that differ by 0.1 or more in each row, also in float16, in random order."""
+    generator = torch.Generator().manual_seed(seed)
+    steps = torch.rand(shape, generator=generator).argsort(-1).float()
+    rows = torch.arange(steps[..., 0].numel()).view(*shape[:-1], 1)  # no two rows alike
+    return (0.4 * steps - 0.2 * shape[-1]) * spread + rows
+
+
+def top_k(logits, k, fill=-math.inf, largest=True):
+    order = logits.argsort(-1, descending=largest)
+    return logits.scatter(-1, order[..., k:], fill)
+
+
+def in_order(logits):
+    return logits.sort(-1, descending=True).values
+
+
+def k_mistakes(logits, k):
+    V = logits.shape[-1]
+    right = top_k(logits, k)
+    kept = right > -math.inf
+    flat = logits.flatten()
+    first = kept.reshape(-1, V)[0]
+    return {
+        "the cut logits are 0. That is a probability like others after the softmax: −inf.": (
+            lambda: top_k(logits, k, 0.0)
+        ),
+        "the k smallest are kept.": lambda: top_k(logits, k, largest=False),
+        "the k smallest are removed, and the rest is kept.": lambda: top_k(logits, V - k),
+        "the k-th largest is cut as well: it belongs to the k.": lambda: top_k(logits, k - 1),
+        "one too many is kept.": lambda: top_k(logits, k + 1),
+        "the k largest are removed.": lambda: logits.masked_fill(kept, -math.inf),
+        "the k largest of all rows together are kept: each row has its own.": (
+            lambda: top_k(flat, k).reshape(logits.shape)
+        ),
+        "every row is cut where the first row is: each has its own k largest.": (
+            lambda: logits.masked_fill(~first, -math.inf)
+        ),
+        "every row is cut at the k-th largest of the first row: each has its own border.": (
+            lambda: logits.masked_fill(
+                logits < logits.reshape(-1, V)[0].sort(descending=True).values[k - 1], -math.inf
+            )
+        ),
+        "the k largest along the first axis are kept: the vocabulary is the last.": (
+            lambda: top_k(logits.transpose(0, -1), k).transpose(0, -1)
+        ),
+        "the first k ids are kept: the largest were asked for.": (
+            lambda: logits.masked_fill(torch.arange(V) >= k, -math.inf)
+        ),
+        "the result is sorted: every token must keep its place.": lambda: top_k(
+            in_order(logits), k
+        ),
+        "only the k values are returned; the others stay there as −inf.": (
+            lambda: logits.topk(k).values
+        ),
+        "the ids are returned, not the logits.": lambda: logits.topk(k).indices,
+        "probabilities are returned. The logits were asked for; the softmax comes later.": (
+            lambda: right.softmax(-1)
+        ),
+        "log-probabilities are returned, not the logits themselves.": lambda: right.log_softmax(-1),
+        "the softmax is taken before the cut. Logits stay logits.": (
+            lambda: top_k(logits.softmax(-1), k)
+        ),
+        "the mask is returned, and not the logits.": kept,
+        "nothing is cut.": logits,
+        **large_negative(right),
+    }
+
+
+def large_negative(right):
+    """A number that is meant as −inf."""
+    text = "a large negative number stands where −inf was asked for: `-math.inf`."
+    finite = (-1e9, -1e4, -1e10, -1e20, -1e30, -100.0, -999.0, -1e5, -1e6, -1e8)
+    lowest = torch.finfo(right.dtype).min if right.is_floating_point() else -1e9
+    return {
+        text + " " * i: (lambda value=value: right.masked_fill(right == -math.inf, value))
+        for i, value in enumerate((*finite, lowest))
+    }
+
+
+def check_cut(function, logits, size, right, mistakes):
+    answer = function(logits, size)
+    expect(answer, right(logits, size), mistakes(logits, size))
+
+
+def test_top_k_keeps_the_k_largest_of_each_row(keep_top_k):
+    for shape, k in (((2, 8), 3), ((7,), 2), ((2, 3, 5), 4), ((4, 4), 1), ((5, 5, 5), 2)):
+        check_cut(keep_top_k, distinct(*shape, seed=k), k, top_k, k_mistakes)
+
+
+def test_a_k_above_the_vocabulary_keeps_all(keep_top_k):
+    for k in (5, 6, 50):
+        check_cut(keep_top_k, distinct(2, 5), k, top_k, k_mistakes)
+
+
+def test_top_k_of_what_was_cut_already(keep_top_k):
+    logits = distinct(2, 6).masked_fill(torch.arange(6) == 2, -math.inf)
+    check_cut(keep_top_k, logits, 3, top_k, k_mistakes)
+
+
+def test_top_k_in_half_and_double_precision(keep_top_k):
+    for dtype in (torch.float64, torch.float16):
+        check_cut(keep_top_k, distinct(2, 7).to(dtype), 3, top_k, k_mistakes)
+
+
+def top_p(logits, p, crossing=True, at_least=0, descending=True, fill=-math.inf, mass=None):
+    """The right cut; the keywords are there to be set wrong."""
+    weights = (logits.softmax(-1) if mass is None else mass(logits)).double()
+    order = weights.argsort(-1, descending=descending)
+    ordered = weights.gather(-1, order)
+    reached = ordered.cumsum(-1)
+    dropped = (reached - ordered >= p) if crossing else (reached > p)
+    dropped[..., :at_least] = False
+    return logits.masked_fill(dropped.scatter(-1, order, dropped), fill)
+
+
+def unscattered(logits, p):
+    """The booleans of the sorted row, used for the row as it is."""
+    ordered = in_order(logits.softmax(-1))
+    return logits.masked_fill(ordered.cumsum(-1) - ordered >= p, -math.inf)
+
+
+def gathered(logits, p):
+    """Back by `gather` with the order of the sort: that sorts a second time."""
+    ordered, order = logits.softmax(-1).sort(-1, descending=True)
+    return logits.masked_fill((ordered.cumsum(-1) - ordered >= p).gather(-1, order), -math.inf)
+
+
+def unsorted(logits, p):
+    weights = logits.softmax(-1)
+    return logits.masked_fill(weights.cumsum(-1) - weights >= p, -math.inf)
+
+
+def p_mistakes(logits, p):
+    V = logits.shape[-1]
+    weights = logits.softmax(-1)
+    right = top_p(logits, p)
+    kept = right > -math.inf
+
+    def where(keep):
+        return logits.masked_fill(~keep, -math.inf)
+
+    def one_more():
+        counts = kept.sum(-1, keepdim=True) + 1
+        ranks = logits.argsort(-1, descending=True).argsort(-1)
+        return where(ranks < counts)
+
+    return {
+        "the token that crosses the line is cut: without it p is not reached, and the set can "
+        "be empty.": lambda: top_p(logits, p, crossing=False),
+        "the token that crosses the line is cut, unless it is the first: without it p is not "
+        "reached.": lambda: top_p(logits, p, crossing=False, at_least=1),
+        "one token too many is kept: the set is to be the smallest that reaches p.": one_more,
+        "every token with a probability of at least p is kept. It is the sum that has to reach "
+        "p.": lambda: where(weights >= p),
+        "every token with a probability of at least 1 − p is kept. It is the sum that has to "
+        "reach p.": lambda: where(weights >= 1 - p),
+        "the least probable tokens come first: sort with descending=True.": (
+            lambda: top_p(logits, p, descending=False)
+        ),
+        "the row is not sorted: the ids are taken in their order.": lambda: unsorted(logits, p),
+        "what was found in the sorted row is used for the unsorted one: bring it back with "
+        "`scatter`.": lambda: unscattered(logits, p),
+        "the way back is `gather` with the sorting order: that sorts twice. It is `scatter` (or "
+        "`gather` with order.argsort(-1)).": lambda: gathered(logits, p),
+        "the result is sorted: every token must keep its place.": (
+            lambda: top_p(in_order(logits), p)
+        ),
+        "logits are added up. Take the softmax first.": (
+            lambda: top_p(logits, p, mass=lambda x: x)
+        ),
+        "logits are added up, without their softmax, and what crosses the line is cut.": (
+            lambda: top_p(logits, p, mass=lambda x: x, crossing=False)
+        ),
+        "1 − p is reached, not p.": lambda: top_p(logits, 1 - p),
+        "the share p of the tokens is kept, not of the probability.": (
+            lambda: top_k(logits, max(1, math.ceil(p * V)))
+        ),
+        "the set of all rows together is kept: each row has its own.": (
+            lambda: top_p(logits.flatten(), p).reshape(logits.shape)
+        ),
+        "every row is cut where the first row is.": lambda: where(kept.reshape(-1, V)[0]),
+        "the softmax runs over the first axis: the vocabulary is the last.": (
+            lambda: top_p(logits, p, mass=lambda x: x.softmax(0))
+        ),
+        "the softmax runs over all rows together: each row adds up to 1.": (
+            lambda: top_p(logits, p, mass=lambda x: x.flatten().softmax(0).reshape(x.shape))
+        ),
+        "the cut logits are 0. That is a probability like others after the softmax: −inf.": (
+            lambda: top_p(logits, p, fill=0.0)
+        ),
+        "probabilities are returned. The logits were asked for; the softmax comes later.": (
+            lambda: right.softmax(-1)
+        ),
+        "the probabilities of the set are returned, not its logits.": lambda: weights * kept,
+        "log-probabilities are returned, not the logits themselves.": (
+            lambda: where(kept).log_softmax(-1)
+        ),
+        "log-probabilities are returned, not the logits themselves. ": (
+            lambda: weights.log().masked_fill(~kept, -math.inf)
+        ),
+        "the mask is returned, and not the logits.": kept,
+        "the set is removed, and the rest is kept.": lambda: where(~kept),
+        "nothing is cut.": logits,
+        **large_negative(right),
+    }
+
+
+def nucleus(*weights):
+    """Return logits with these probabilities; the constant shows if they are not normalised."""
+    return torch.tensor(weights).log() + 0.7
+
+
+P_ROWS = (
+    [0.06, 0.5, 0.1, 0.04, 0.3],
+    [0.22, 0.2, 0.24, 0.18, 0.16],
+    [0.03, 0.9, 0.02, 0.04, 0.01],
+    [0.15, 0.08, 0.31, 0.4, 0.06],
+)
+
+
+def test_top_p_keeps_the_smallest_set_that_reaches_p(keep_top_p):
+    rows = nucleus(*P_ROWS)
+    for logits in (
+        rows,
+        rows[:2],
+        rows[1],
+        rows.reshape(2, 2, 5),
+        rows[[3, 0]][:, [4, 2, 0, 1, 3]],
+    ):
+        for p in (0.7, 0.45, 0.87):
+            check_cut(keep_top_p, logits, p, top_p, p_mistakes)
+
+
+def test_top_p_is_never_empty(keep_top_p):
+    for p in (0.05, 1e-4):
+        check_cut(keep_top_p, nucleus(*P_ROWS), p, top_p, p_mistakes)
+
+
+def test_p_of_one_keeps_all(keep_top_p):
+    check_cut(keep_top_p, nucleus(*P_ROWS), 1.0, lambda logits, p: logits, p_mistakes)
+
+
+def test_top_p_of_what_was_cut_already(keep_top_p):
+    logits = nucleus(*P_ROWS).masked_fill(torch.arange(5) == 2, -math.inf)
+    check_cut(keep_top_p, logits, 0.7, top_p, p_mistakes)
+
+
+def test_top_p_in_half_and_double_precision(keep_top_p):
+    for dtype in (torch.float64, torch.float16):
+        check_cut(keep_top_p, nucleus(*P_ROWS[:2]).to(dtype), 0.7, top_p, p_mistakes)
+
+
+# ---- beam_search
+
+
+def penalty(n, alpha):
+    return ((5 + n) / 6) ** alpha
+
+
+def log_p_of(tree, ids):
+    return sum(tree(ids[:t])[ids[t]] for t in range(1, len(ids)))
+
+
+def score_of(tree, ids, alpha):
+    n = len(ids) - 1
+    return log_p_of(tree, ids) / penalty(n, alpha)
+
+
+def search(tree, beam, limit, alpha, *, live="shrink", stop=True, **wrong):
+    """Beam search in Python numbers. `live` and `stop` are ways to do it right:
+
+    "shrink": the beam best candidates, ended ones put aside; "refill": always `beam` alive ones;
+    "slots": ended ones keep their place in the beam. `stop`: once `beam` have ended.
+    `wrong` makes mistakes.
+    """
+    add = wrong.get("add", lambda old, new: old + new)
+    never_end, prune = wrong.get("extend_finished"), wrong.get("prune", lambda ids, total: total)
+    living, finished = [([tree.bos], 0.0)], []
+    room = limit + wrong.get("more_room", 0)
+    while living and len(living[0][0]) < room and not (stop and len(finished) >= beam):
+        groups = [
+            [
+                ([*ids, token], add(total, more))
+                for token, more in enumerate(tree(wrong_seen(wrong, ids)))
+            ]
+            for ids, total in living
+        ]
+        candidates = [c for group in groups for c in group]
+        if live == "slots":
+            best = best_of([*candidates, *finished], prune, beam)
+            finished = [c for c in best if c[0][-1] == tree.eos]
+            living = [c for c in best if c[0][-1] != tree.eos]
+            continue
+        best = best_of(candidates, prune, beam)
+        ended = [] if never_end else [c for c in best if c[0][-1] == tree.eos]
+        finished += ended
+        if live == "refill":
+            best = best_of([c for c in candidates if c[0][-1] != tree.eos], prune, beam)
+            living = best
+        else:
+            living = [c for c in best if never_end or c[0][-1] != tree.eos]
+        if wrong.get("first_ended") and finished:
+            break
+    return pick_best(finished, living, alpha, wrong)
+
+
+def wrong_seen(wrong, ids):
+    return wrong.get("seen", lambda ids: ids)(ids)
+
+
+def best_of(candidates, key, count):
+    return sorted(candidates, key=lambda c: key(*c), reverse=True)[:count]
+
+
+def pick_best(finished, living, alpha, wrong):
+    if wrong.get("only_finished"):
+        living = living if not finished else []
+    if wrong.get("only_living") and living:
+        finished = []
+    divide = wrong.get("penalty", penalty)
+    counted = wrong.get("counted", 0)
+    sign = -1 if wrong.get("worst") else 1
+
+    def score(hypothesis):
+        ids, total = hypothesis
+        return sign * wrong.get("of", float)(total) / divide(len(ids) - 1 + counted, alpha)
+
+    every = finished + living
+    return max(every, key=score)[0] if not wrong.get("first") else every[0][0]
+
+
+WAYS = [
+    {"live": live, "stop": stop} for live in ("shrink", "refill", "slots") for stop in (True, False)
+]
+
+BEAM_MISTAKES = {
+    "finished hypotheses are extended: what ends in EOS is put aside, and never gets a further "
+    "token.": {"extend_finished": True},
+    "the score is not divided by the length penalty: `alpha` is not used.": {
+        "penalty": lambda n, alpha: 1.0
+    },
+    "the score is multiplied by the length penalty.": {
+        "penalty": lambda n, alpha: 1 / penalty(n, alpha)
+    },
+    "the score is divided by n^alpha: it is ((5 + n) / 6)^alpha.": {
+        "penalty": lambda n, alpha: n**alpha
+    },
+    "the score is divided by n, whatever alpha is.": {"penalty": lambda n, alpha: n},
+    "alpha is not the exponent of the penalty: it is left out there, or stands as a factor.": {
+        "penalty": lambda n, alpha: (5 + n) / 6
+    },
+    "the probability is divided by the penalty: it is the log-probability.": {"of": math.exp},
+    "n counts BOS as well: it is the number of tokens after it.": {"counted": 1},
+    "n leaves out one token too many: all tokens after BOS count, EOS too.": {"counted": -1},
+    "the worst hypothesis is returned.": {"worst": True},
+    "the search ends with the first hypothesis that finishes. Others may still be better.": {
+        "first_ended": True
+    },
+    "the search ends with the first hypothesis that finishes. Others may still be better. ": {
+        "first_ended": True,
+        "only_finished": True,
+    },
+    "the first hypothesis that finished is returned, and not the one with the best score.": {
+        "first": True
+    },
+    "only hypotheses that have ended are compared: what lives at the end counts as it stands.": {
+        "only_finished": True
+    },
+    "the finished hypotheses are forgotten: only what lives at the end is compared.": {
+        "only_living": True
+    },
+    "log-probabilities of earlier tokens are lost: a candidate's is the sum along its way.": {
+        "add": lambda old, new: new
+    },
+    "`max_length` is taken to count the tokens after BOS: BOS is one of them.": {"more_room": 1},
+    "the search ends one token too early: there may be `max_length` ids, BOS among them.": {
+        "more_room": -1
+    },
+    "step gets only the newest token of each prefix.": {"seen": lambda ids: ids[-1:]},
+    "BOS is left out of what step gets.": {"seen": lambda ids: ids[1:] or ids},
+    "probabilities are added: it is their logarithms that add up.": {
+        "add": lambda old, new: old + math.exp(new)
+    },
+    "the candidates are those with the smallest sums: take the largest.": {
+        "prune": lambda ids, total: -total
+    },
+}
+
+
+ONE_ALIVE = (
+    "only one prefix is ever followed, as in greedy decoding: `beam` is not used, or every prefix "
+    "brings only its own best token."
+)
+
+
+def wrong_beam(tree, beam, limit, alpha, wrong):
+    """Return what a mistake finds, None if it finds nothing."""
+    try:
+        return search(tree, beam, limit, alpha, **wrong)
+    except (ArithmeticError, ValueError):  # nothing to divide by, nothing to choose from
+        return None
+
+
+def forest():
+    """Return the trees with their settings; for each of them all right ways find the same."""
+    return [
+        (Tree(seed, V, bos, eos, spread, end), beam, limit, alpha)
+        for seed, V, bos, eos, spread, end, beam, limit, alpha in BEAM_TREES
+    ]
+
+
+BEAM_TREES = (  # seed, V, bos, eos, spread, end; beam, max_length, alpha
+    (0, 5, 0, 3, 1.3, -0.2, 3, 6, 1.5),
+    (1, 5, 1, 4, 0.8, 0.3, 2, 4, 2.0),
+    (2, 5, 1, 4, 1.3, 0.0, 4, 4, 1.0),
+    (3, 5, 0, 4, 1.3, -0.2, 3, 8, 0.6),
+    (4, 6, 4, 3, 1.3, 0.0, 4, 4, 0.0),
+    (5, 6, 0, 3, 1.3, 0.3, 2, 8, 1.0),
+    (6, 6, 2, 0, 0.8, 0.1, 2, 8, 1.5),
+    (8, 6, 5, 0, 1.3, 0.1, 4, 8, 2.0),
+    (11, 6, 2, 1, 0.8, 0.0, 4, 8, 1.5),
+    (12, 6, 2, 4, 0.8, 0.1, 4, 8, 1.5),
+    (14, 4, 2, 3, 1.3, 0.1, 2, 4, 1.0),
+    (40, 6, 2, 1, 1.3, 0.3, 2, 4, 0.6),
+    (44, 6, 0, 5, 1.3, -0.2, 3, 6, 1.5),
+    (49, 5, 1, 3, 1.3, 0.0, 3, 4, 1.0),
+    (79, 4, 0, 3, 1.3, 0.3, 4, 6, 0.6),
+    (97, 6, 2, 1, 0.8, -0.2, 3, 6, 2.0),
+    (111, 4, 3, 2, 0.8, 0.3, 3, 6, 1.5),
+    (134, 6, 4, 2, 1.3, 0.3, 2, 4, 2.0),
+    (223, 6, 4, 0, 0.8, -0.2, 3, 4, 2.0),
+    (40046, 4, 3, 0, 1.3, -0.2, 3, 6, 1.0),
+    (40060, 4, 1, 3, 1.3, 0.0, 4, 4, 2.0),
+    (30000, 4, 0, 3, 1.3, 0.1, 9, 4, 0.6),
+    (30000, 4, 0, 3, 1.3, 0.1, 30, 4, 0.6),
+    (30000, 4, 0, 3, 1.3, 0.1, 1, 6, 1.0),
+    (30000, 4, 0, 3, 1.3, 0.1, 1, 5, 1.0),
+    (30000, 4, 0, 3, 1.3, 0.1, 3, 2, 0.6),
+    (30000, 3, 0, 2, 1.3, 0.1, 7, 3, 1.0),
+)
+
+
+def afterthoughts(tree, right):
+    """What can be done wrong to the right answer."""
+    return {
+        "BOS is missing: the list begins with it.": right[1:],
+        "EOS is missing: it belongs to the result.": (
+            right[:-1] if right[-1] == tree.eos and len(right) > 1 else right
+        ),
+        "the ids lie in a list of lists: return the one sentence.": [right],
+        "EOS is appended, even if it is there or there was no room for it.": [*right, tree.eos],
+    }
+
+
+def test_beam_search_finds_the_best_hypothesis(beam_search):
+    trees = forest()
+    answers, right = [], []
+    for tree, beam, limit, alpha in trees:
+        expected = search(tree, beam, limit, alpha)
+        answer = beam_search(tree.stepper(False), tree.bos, tree.eos, beam, limit, alpha)
+        no_tensor(answer)
+        if not isinstance(answer, (list, tuple)):
+            expect(answer, expected)
+        answers.append(answer)
+        right.append(expected)
+    if all(map(close, answers, right)):
+        return
+    known = {
+        f"{text}{' ' * i}": [wrong_beam(*each, way | wrong) for each in trees]
+        for i, way in enumerate(WAYS)  # the usual way first, with every mistake
+        for text, wrong in BEAM_MISTAKES.items()
+    }
+    known[ONE_ALIVE] = [greedy(tree, limit) for tree, _, limit, _ in trees]
+    after = [afterthoughts(each[0], ids) for each, ids in zip(trees, right, strict=True)]
+    known |= {text: [each[text] for each in after] for text in after[0]}
+    first = next(i for i, ids in enumerate(right) if not close(answers[i], ids))
+    tree, beam, limit, alpha = trees[first]
+    settings = (
+        f"bos_id {tree.bos}, eos_id {tree.eos}, beam {beam}, max_length {limit}, alpha {alpha}"
+    )
+    call = f"beam_search(step, {settings})"
+    for text, results in known.items():
+        if all(map(close, answers, results)):
+            expect(answers[first], right[first], {text.strip(): answers[first]}, call=call)
+    raise CheckFailed(beam_difference(tree, limit, alpha, answers[first], right[first]), call)
+
+
+def test_a_sentence_of_one_id_is_bos(beam_search):
+    tree = Tree(7)
+    answer = beam_search(tree.stepper(False), tree.bos, tree.eos, 3, 1, 0.6)
+    expect(answer, [tree.bos], {"`max_length` is not kept: BOS is one of its ids.": lambda: answer})
+
+
+def beam_difference(tree, limit, alpha, answer, expected):
+    """Say what is wrong with a hypothesis that no known mistake explains."""
+    text = f"The result is {describe(answer)}, expected {describe(expected)}."
+    if not answer or any(not isinstance(i, int) or not 0 <= i < tree.V for i in answer):
+        return f"{text} It should be a list of ids, plain ints from 0 to {tree.V - 1}."
+    if answer[0] != tree.bos:
+        return f"{text} It does not begin with BOS."
+    if tree.eos in answer[1:-1]:
+        return f"{text} It goes on after EOS: a finished hypothesis is put aside."
+    if len(answer) > limit:
+        return f"{text} It has more than {limit} ids."
+    came, best = (score_of(tree, ids, alpha) for ids in (answer, expected))
+    better = "scores less than" if came < best else "was not in reach of this beam, unlike"
+    return f"{text} With a score of {came:.4f} it {better} the other, which has {best:.4f}."
+
+
+# ---- CachedSelfAttention
+
+
+def heads_of(x, heads):
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def attend(w, heads, x, *, keep=None, memory=None, **wrong):
+    """Causal attention over x (B, L, d_model), one query after the other; `wrong` breaks it."""
+    split = wrong.get("split", heads_of)
+    project = wrong.get("project", {})
+    past = x if memory is None else torch.cat([memory, x], 1)
+    q = split(x @ w[project.get("q", "w_q")].T, heads)
+    k, v = (split(past @ w[project.get(n, f"w_{n}")].T, heads) for n in "kv")
+    extra = past.shape[1] - x.shape[1]
+    rows = []
+    for t in range(x.shape[1]):
+        seen = slice(0, extra + t + 1) if keep is None else keep(extra + t)
+        scores = q[:, :, t : t + 1] @ k[:, :, seen].transpose(-2, -1)
+        divisor = math.sqrt(scores.shape[-1]) if wrong.get("by_tokens") else wrong.get("divisor")
+        scores = scores / (divisor or math.sqrt(q.shape[-1]))
+        weights = scores.softmax(wrong.get("axis", -1))
+        values = v[:, :, seen].flip(2) if wrong.get("backwards") else v[:, :, seen]
+        merged = (weights @ values).transpose(1, 2).flatten(2)
+        rows.append(merged if wrong.get("no_w_o") else merged @ w["w_o"].T)
+    return torch.cat(rows, 1)
+
+
+def again(w, heads, x):
+    """Keys and values that go through their layer once more at every step."""
+    rows, keys, values = [], None, None
+    for t in range(x.shape[1]):
+        new = x[:, t : t + 1]
+        keys = new if keys is None else torch.cat([keys, new], 1)
+        values = new if values is None else torch.cat([values, new], 1)
+        keys, values = keys @ w["w_k"].T, values @ w["w_v"].T
+        q, k, v = (heads_of(y, heads) for y in (new @ w["w_q"].T, keys, values))
+        weights = (q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])).softmax(-1)
+        rows.append((weights @ v).transpose(1, 2).flatten(2) @ w["w_o"].T)
+    return torch.cat(rows, 1)
+
+
+def interleaved(x, heads):
+    return x.unflatten(-1, (-1, heads)).permute(0, 3, 1, 2)
+
+
+def cache_mistakes(w, heads, x, before=None):
+    """`before` is the sequence that was there before the reset."""
+
+    def run(**wrong):
+        return lambda: attend(w, heads, x, **wrong)
+
+    d_model = x.shape[-1]
+    left_over = {}
+    if before is not None and len(before) == len(x):
+        left_over = {
+            "the sequence before `reset()` is still there: reset must forget keys and values.": (
+                run(memory=before)
+            ),
+            "the last token before `reset()` is still there.": run(memory=before[:, -1:]),
+        }
+    return {
+        **left_over,
+        "the newest token attends to itself alone: keys and values of the earlier ones are not "
+        "kept, or not used.": run(keep=lambda t: slice(t, t + 1)),
+        "the newest token is not among the keys: put it there first, it attends to itself too.": (
+            run(keep=lambda t: slice(0, max(t, 1)))
+        ),
+        "only the first token is kept, and not the later ones.": run(keep=lambda t: slice(0, 1)),
+        "only the last two tokens are kept.": run(keep=lambda t: slice(max(t - 1, 0), t + 1)),
+        "the first token is lost.": run(keep=lambda t: slice(min(t, 1), t + 1)),
+        "w_o is missing: the heads stand side by side and are not mixed.": run(no_w_o=True),
+        "the scores are not divided by √d_k.": run(divisor=1.0),
+        "the scores are divided by √d_model: a head compares vectors of size d_k.": run(
+            divisor=math.sqrt(d_model)
+        ),
+        "the scores are divided by d_k, not by its root.": run(divisor=d_model / heads),
+        "the scores are divided by the root of the number of tokens: it is √d_k.": run(
+            by_tokens=True
+        ),
+        "there is one head only, as wide as the model.": lambda: attend(w, 1, x),
+        "each head gets every H-th feature, not d_k neighbours.": run(split=interleaved),
+        "the softmax runs over the queries. There is one, so every weight is 1.": run(axis=-2),
+        "the softmax runs over the heads.": run(axis=1),
+        "the softmax runs over the batch.": run(axis=0),
+        "new keys are put in front and new values behind (or the other way): they no longer "
+        "belong together.": run(backwards=True),
+        "the kept keys and values go through their layers again at every step: keep either "
+        "the tokens or what the layers made of them.": lambda: again(w, heads, x),
+        "keys are made by w_q.": run(project={"k": "w_q"}),
+        "values are made by w_k.": run(project={"v": "w_k"}),
+        "queries are made by w_k.": run(project={"q": "w_k"}),
+        "the matrices are used without the transpose: `self.w_q(x)` is x @ w_q.weight.T.": (
+            lambda: attend({name: m.T for name, m in w.items()}, heads, x)
+        ),
+        "the token itself is added: the residual belongs to the layer around it.": (
+            lambda: attend(w, heads, x) + x
+        ),
+        "the mean over all tokens so far is returned.": (
+            lambda: attend(w, heads, x).cumsum(1) / torch.arange(1, x.shape[1] + 1)[:, None]
+        ),
+    }
+
+
+def made(CachedSelfAttention, d_model, heads, dtype=torch.float32):
+    module = CachedSelfAttention(d_model, heads).to(dtype)
+    names = ("w_q", "w_k", "w_v", "w_o")
+    weights = random_weights(module, {f"{n}.weight": (d_model, d_model) for n in names})
+    return module, {name.split(".")[0]: weight for name, weight in weights.items()}
+
+
+def step_by_step(module, x):
+    """Return the states of x, one step for each token; a wrong shape is said at once."""
+    states = []
+    with torch.no_grad():
+        for t in range(x.shape[1]):
+            state = module.step(x[:, t : t + 1])
+            if not isinstance(state, Tensor) or state.shape != x[:, :1].shape:
+                expect(state, x[:, :1] * math.nan)
+            states.append(state.clone())
+    return torch.cat(states, 1)
+
+
+def check_states(module, weights, heads, x, before=None):
+    given = (len(x), 1, x.shape[-1])
+    steps = f"CachedSelfAttention({x.shape[-1]}, {heads}), {x.shape[1]} times step(x {given})"
+    after = " after reset()" if before is not None else ""
+    expect(
+        step_by_step(module, x),
+        attend(weights, heads, x),
+        cache_mistakes(weights, heads, x, before),
+        call=steps + after,
+    )
+
+
+def test_cached_states_are_those_of_causal_attention(CachedSelfAttention):
+    for B, d_model, L, heads in ((2, 12, 5, 3), (1, 6, 4, 1), (3, 8, 3, 4), (2, 4, 2, 2)):
+        module, weights = made(CachedSelfAttention, d_model, heads)
+        check_states(module, weights, heads, torch.randn(B, L, d_model))
+
+
+def test_after_a_reset_nothing_is_left(CachedSelfAttention):
+    module, weights = made(CachedSelfAttention, 12, 3)
+    first = torch.randn(2, 5, 12)
+    step_by_step(module, first)
+    before = first
+    for B, L in ((2, 4), (2, 6), (3, 2), (1, 4)):  # the same batch size first, and then others
+        module.reset()
+        x = torch.randn(B, L, 12)
+        check_states(module, weights, 3, x, before)
+        before = x
+
+
+def test_two_modules_do_not_share_their_memory(CachedSelfAttention):
+    (one, w_one), (two, w_two) = (made(CachedSelfAttention, 8, 2) for _ in "12")
+    a, b = torch.randn(2, 2, 4, 8)
+    with torch.no_grad():
+        turns = [(one.step(a[:, t : t + 1]), two.step(b[:, t : t + 1])) for t in range(4)]
+    for states, w, x in zip(zip(*turns, strict=True), (w_one, w_two), (a, b), strict=True):
+        if not close(torch.cat(states, 1), attend(w, 2, x)):
+            raise CheckFailed(
+                "Each module is right alone, but two that take turns are not: they share one "
+                "memory. Keep it in `self`, made anew in `reset`, not in the class, a default "
+                "argument or a global.",
+                "two CachedSelfAttention(8, 2), step by step in turns",
+            )
+
+
+def test_a_long_sequence_and_other_dtypes(CachedSelfAttention):
+    module, weights = made(CachedSelfAttention, 4, 2)
+    check_states(module, weights, 2, torch.randn(2, 150, 4))
+    for dtype in (torch.float64, torch.float16):
+        module, weights = made(CachedSelfAttention, 8, 2, dtype)
+        x = torch.randn(2, 3, 8).to(dtype)
+        module.reset()
+        wide = {name: weight.double() for name, weight in weights.items()}
+        states = step_by_step(module, x)
+        expect(states, attend(wide, 2, x.double()).to(dtype), cache_mistakes(weights, 2, x))
+
+
+# ---- repaired_states
+
+
+def placed(chunks, table, places, scale=None):
+    """Return embeddings plus the encoding of each token's place."""
+    x = table[torch.cat(chunks, 1)] * (math.sqrt(table.shape[1]) if scale is None else scale)
+    encoding = lab.sinusoidal_encoding(200, table.shape[1]).to(table.dtype)
+    return x + encoding[places]
+
+
+def causal(x, w_q, w_k, w_v, mask=None):
+    allowed = lab.causal_mask(x.shape[1]) if mask is None else mask
+    return lab.scaled_dot_product_attention(x @ w_q, x @ w_k, x @ w_v, allowed)[0]
+
+
+def place_mistakes(chunks, table, *matrices):
+    lengths = [chunk.shape[1] for chunk in chunks]
+    L = sum(lengths)
+    numbers = torch.arange(L)
+    within = torch.cat([torch.arange(n) for n in lengths])
+    starts = torch.tensor([sum(lengths[:i]) for i in range(len(lengths))]).repeat_interleave(
+        torch.tensor(lengths)
+    )
+    piece = torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
+
+    def at(places, **more):
+        return lambda: causal(placed(chunks, table, places, **more), *matrices)
+
+    right = placed(chunks, table, numbers)
+    return {
+        "the bug is still there: in every piece the positions begin with 0.": at(within),
+        "the number of pieces is taken for the number of tokens: a prompt has many.": (
+            at(piece + within)
+        ),
+        "the positions begin with 1: the first token of all stands at 0.": at(numbers + 1),
+        "the later pieces stand one place too far: the second follows the first directly.": (
+            at(numbers + (piece > 0))
+        ),
+        "every later piece overlaps the one before by a token: the position of its first token is "
+        "the number of tokens before it.": at(numbers - (piece > 0).long()),
+        "all tokens of a piece stand at the position of its first.": at(starts),
+        "all tokens of a piece stand at the position of its last.": (
+            at(starts + torch.tensor(lengths).repeat_interleave(torch.tensor(lengths)) - 1)
+        ),
+        "the offset is the length of the piece before, not of all pieces before it.": at(
+            within + torch.tensor([0, *lengths[:-1]]).repeat_interleave(torch.tensor(lengths))
+        ),
+        "no token has a position at all.": lambda: causal(
+            table[torch.cat(chunks, 1)] * math.sqrt(table.shape[1]), *matrices
+        ),
+        "√d_model is missing: it belongs to the embedding.": at(numbers, scale=1.0),
+        "the causal mask is missing: within a piece, tokens see later ones.": (
+            lambda: causal(right, *matrices, pieces_mask(lengths))
+        ),
+        "pieces are not connected: each attends to itself alone.": (
+            lambda: torch.cat([causal(part, *matrices) for part in right.split(lengths, 1)], 1)
+        ),
+        "the states of the last piece alone are returned.": (
+            lambda: causal(right, *matrices)[:, -lengths[-1] :]
+        ),
+    }
+
+
+def pieces_mask(lengths):
+    """Every token sees all pieces so far, to the end of its own."""
+    ends = torch.tensor(lengths).cumsum(0).repeat_interleave(torch.tensor(lengths))
+    return torch.arange(sum(lengths)) < ends[:, None]
+
+
+def test_states_do_not_depend_on_how_the_tokens_come(repaired_states):
+    ways = ((3, 1, 1, 1), (1, 1, 1, 1, 1), (5,), (2, 3, 1), (4, 2, 3), (1, 4), (40, 1, 30))
+    for B, lengths in zip((2, 1, 3, 2, 2, 2, 2), ways, strict=True):
+        table, matrices = torch.randn(9, 8) / math.sqrt(8), torch.randn(3, 8, 8) / 2
+        tokens = torch.randint(9, (B, sum(lengths)))
+        chunks = list(tokens.split(lengths, dim=1))
+        expected = causal(placed(chunks, table, torch.arange(sum(lengths))), *matrices)
+        answer = repaired_states(chunks, table, *matrices)
+        call = f"repaired_states with pieces of {', '.join(map(str, lengths))} tokens"
+        expect(answer, expected, place_mistakes(chunks, table, *matrices), call=call)
+
+
+def test_states_of_a_second_text_are_those_of_a_first(repaired_states):
+    table, matrices = torch.randn(9, 8) / math.sqrt(8), torch.randn(3, 8, 8) / 2
+    chunks = [torch.randint(9, (2, n)) for n in (3, 1)]
+    first, second = (repaired_states(chunks, table, *matrices) for _ in "12")
+    if not close(second, first):
+        raise CheckFailed(
+            "The same call a second time gives other states: something is kept from the first "
+            "one. Keys, values and the number of tokens begin anew with each call."
+        )
