@@ -131,7 +131,8 @@ def open_notebook(chromium, lab, request):
     page = context.new_page()
 
     def open_notebook(path):
-        place = f"/lab/workspaces/{name}/tree/{name}/{path}"
+        workspace = f"{name}-{Path(path).stem}"  # else the notebook opened before comes back too
+        place = f"/lab/workspaces/{workspace}/tree/{name}/{path}"
         page.goto(f"{lab['address']}{place}?token={lab['token']}")
         return Notebook(page, lab["folder"] / name / path)
 
