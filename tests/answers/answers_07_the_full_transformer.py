@@ -1370,3 +1370,15 @@ def target_padding_for_the_memory(stack, table, positions, source, target):
     x, y = ends(stack, table, positions, source, target)
     mask = future(target.shape[1])
     return stack(x, y, tgt_mask=mask, memory_key_padding_mask=target == 0) @ table.T
+
+
+# ---- found by a tester
+
+
+@wrong("apply_bpe", "Symbol 1 is")
+def applied_by_an_unescaped_expression(word, merges):
+    """A full stop stands for any letter."""
+    text = " ".join(word) + "</w>"
+    for one, other in merges:
+        text = re.sub(rf"(?<!\S){one} {other}(?!\S)", one + other, text)
+    return text.split()

@@ -1080,3 +1080,11 @@ def logits_one_too_many(model, source, target, pad_id):
     return F.cross_entropy(
         model(source, target).transpose(1, 2), target[:, 1:], ignore_index=pad_id
     )
+
+
+@wrong("repaired_loss", "The result is")
+def the_end_is_not_asked_for(model, source, target, pad_id):
+    """<eos>, which is 2 in this course, is taken for padding."""
+    answers = target[:, 1:].masked_fill(target[:, 1:] == 2, pad_id)
+    logits = model(source, target[:, :-1])
+    return F.cross_entropy(logits.transpose(1, 2), answers, ignore_index=pad_id)

@@ -17,8 +17,8 @@ from transformer_lab.diagnosis import describe, expect_predictions, random_weigh
 
 
 def tidy(answer):
-    """Return the shape (2, 5) for "(2, 5)", [2, 5] or a tensor of it; a number as it is."""
-    if isinstance(answer, Tensor) and answer.ndim == 1:
+    """Return the shape (2, 5) for "(2, 5)", [2, 5] or an array of it; a number as it is."""
+    if getattr(answer, "ndim", 0) == 1:
         return tuple(answer.tolist())
     if isinstance(answer, str) and re.fullmatch(r"[\d\s,x×()\[\]]+", answer):
         found = tuple(map(int, re.findall(r"\d+", answer)))
@@ -296,6 +296,7 @@ CORPORA = {
         {"west": 9, "wes": 7, "wet": 8, "best": 3, "es": 1, "weste": 2, "swe": 6, "thees": 2},
         9,
     ),
+    "capitals, and ends of words": ({"ab": 3, "abx": 3, "aB": 3, "Ab": 3}, 5),
     "one long word": ({"mississippi": 1, "miss": 3, "sip": 2}, 7),
     "words of one letter": ({"a": 50, "I": 30, "at": 3, "it": 4, "tat": 1}, 3),
 }
@@ -429,6 +430,11 @@ def test_words_of_one_letter_and_no_merges(apply_bpe):
     for word in ("a", "z"):
         check_applied(apply_bpe, word, merges)
     check_applied(apply_bpe, "low", [])
+
+
+def test_a_full_stop_is_a_letter_and_symbols_are_compared_whole(apply_bpe):
+    check_applied(apply_bpe, "abx.bx", [(".", "b")])
+    check_applied(apply_bpe, "abcd", [("b", "c"), ("ab", "c")])
 
 
 # ---- TokenEmbedding
@@ -938,7 +944,7 @@ def check_logits(repaired_logits, heads, layers, source, target):
     expect(real(answer, target), real(logits_of(*given), target), hidden, nan=nan)
 
 
-LONG = torch.tensor([[5, 6, 7, 8, 9, 4], [9, 10, 0, 0, 0, 0], [4, 11, 12, 13, 0, 0]])
+LONG = torch.tensor([[5, 6, 7, 8, 9, 4], [9, 10, 0, 0, 0, 0], [4, 11, 12, 2, 0, 0]])
 WORDS = torch.tensor([[1, 11, 12, 6], [1, 13, 14, 0], [1, 15, 16, 17]])
 
 
