@@ -49,10 +49,15 @@ def with_few_dates(tmp_path):
 
 
 def start(*command, **options):
-    """Start Python in a process of its own."""
+    """Start Python in a process of its own, which hears Ctrl-C whoever started the tests."""
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.Popen([sys.executable, *map(str, command)], env=environment, **options)
+    # A process that a shell starts in the background ignores SIGINT, and so do its children.
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        return subprocess.Popen([sys.executable, *map(str, command)], env=environment, **options)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 # ---- Help
