@@ -180,6 +180,11 @@ class Notebook:
         self._choose("Edit", "Clear Outputs of All Cells")
         self._choose("Run", "Run All Cells")
 
+    def interrupt(self):
+        """Stop what runs, by the menu."""
+        self._choose("Kernel", "Interrupt Kernel")
+        self.wait_idle()
+
     def wait_for_all(self, *, seconds):
         self.page.wait_for_function(
             """() => {
