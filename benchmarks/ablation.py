@@ -5,12 +5,10 @@ three depths; put the norm before or after, with and without warm-up, at the lar
 seeds each: they draw the weights and the order of the batches. Everything else is the same.
 """
 
-import argparse
 import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
@@ -31,7 +29,6 @@ from transformer_lab import (
 )
 from transformer_lab.runs import encode_pairs
 
-RESULTS = Path(__file__).parent / "results"
 SEEDS = (0, 1, 2)
 PARTS = {
     "full": {},
@@ -174,18 +171,12 @@ def line(row: dict) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """Train everything and write `ablation.json`."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.ablation", description=__doc__)
-    parser.add_argument("--output", type=Path, help=f"folder for the result ({RESULTS.name}/)")
-    parser.add_argument("--threads", type=int, default=1, help="CPU threads (1)")
-    parser.add_argument("--smoke", action="store_true", help="toy sizes; writes only to --output")
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(options.threads)
-    output = options.output or (None if options.smoke else RESULTS)
+    options = report.read_options("ablation", __doc__, arguments)
     result = report.describe_run("ablation", smoke=options.smoke)
     result |= {"seeds": SEEDS, "sizes": SMOKE if options.smoke else LONG}
     result["rows"] = measure(smoke=options.smoke)
-    if output:
-        report.write(output / "ablation.json", result)
+    if options.output:
+        report.write(options.output / "ablation.json", result)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from transformer_lab import (
 )
 from transformer_lab.files import read_json
 from transformer_lab.model import load_weights
-from transformer_lab.runs import TextPairs, _find_preset, encode_pairs, score
+from transformer_lab.runs import TextPairs, encode_pairs, find_preset, score
 from transformer_lab.tokenizer import Tokenizer
 
 SEARCH = "gpu_search.json"
@@ -138,7 +138,7 @@ class Lab:
             found = [f / SEARCH for f in folders if f and (f / SEARCH).exists()]
             name = read_json(found[0])["chosen"] if found else "preset"
         settings = RECIPES[name] | (TOY if self.smoke else {})
-        return name, _find_preset("multi30k-gpu", settings)
+        return name, find_preset("multi30k-gpu", settings)
 
     def trainer(self, task: Task, preset: Preset, way: Way, seed: int = SEED) -> Trainer:
         """Return a trainer of a new model on the task; the seed decides all that is random."""

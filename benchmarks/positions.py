@@ -1,29 +1,18 @@
 """`python -m benchmarks.positions`: the two experiments of lesson 05, with more seeds and steps.
 
 The code is the lesson's own, loaded from its notebook: dates with four kinds of positions, and
-texts longer than those that were trained on. `--forms` adds the course's whole date task, in all
-its written forms, with the model of the preset "dates" (about a minute for each of nine runs).
+texts longer than those that were trained on.
 """
 
-import argparse
-import tempfile
 from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
-
-import torch
 
 from benchmarks import report
-from transformer_lab import PRESETS, Run, Transformer, fit, train_tokenizer
 from transformer_lab.checking import load_notebook
-from transformer_lab.runs import encode_pairs, load_task
 
-RESULTS = Path(__file__).parent / "results"
 LESSON = report.ROOT / "notebooks" / "05_positional_encoding.ipynb"
 SEEDS, STEPS = range(5), 600
 DATES = ("sinusoids", "learned table", "encoder only", "none")
 LETTERS = ("rotary", "sinusoids", "learned table", "none")
-FORMS, FORMS_SEEDS = ("sinusoids", "learned table", "none"), range(3)
 
 
 def lesson() -> dict:
@@ -48,25 +37,6 @@ def letters(code: dict, kind: str, seed: int, steps: int) -> dict:
     return {"inside": round(inside, 4), "beyond": round(beyond, 4), "places": places}
 
 
-def forms(code: dict, kind: str, seed: int, steps: int) -> dict:
-    """Return the exact match on the test set of the course's date task, in all written forms."""
-    preset, splits = PRESETS["dates"], load_task("dates", seed)
-    texts = [text for pair in splits["train"] for text in pair]
-    tokenizer = train_tokenizer(texts, kind="characters")
-    sizes = {side: tokenizer.vocab_size for side in ("source_vocab_size", "target_vocab_size")}
-    torch.manual_seed(seed)
-    model = Transformer(replace(preset.model, **sizes))
-    if kind == "learned table":
-        model.positions = code["LearnedRows"](preset.model.max_length, preset.model.d_model)
-    if kind == "none":
-        model.positions = code["NoPositions"]()
-    pairs = encode_pairs(tokenizer, splits["train"])
-    fit(model, pairs, replace(preset.training, seed=seed, steps=steps), progress=False)
-    with tempfile.TemporaryDirectory() as folder:
-        run = Run(Path(folder), model, tokenizer, "dates", preset.beam)
-        return run.evaluate()["test"]
-
-
 def runs_of(part: Callable, kinds: tuple, seeds: range, steps: int, code: dict) -> list[dict]:
     """Return one row for each kind and seed."""
     rows = []
@@ -77,15 +47,12 @@ def runs_of(part: Callable, kinds: tuple, seeds: range, steps: int, code: dict) 
     return rows
 
 
-def measure(*, smoke: bool = False, with_forms: bool = False) -> list[dict]:
+def measure(*, smoke: bool = False) -> list[dict]:
     """Return the rows of all experiments."""
     code = lesson()
     seeds, steps = (range(1), 2) if smoke else (SEEDS, STEPS)
     rows = runs_of(dates, DATES, seeds, steps, code)
     rows += runs_of(letters, LETTERS, seeds, steps, code)
-    if with_forms:
-        forms_steps = 2 if smoke else PRESETS["dates"].training.steps
-        rows += runs_of(forms, FORMS, range(1) if smoke else FORMS_SEEDS, forms_steps, code)
     return rows
 
 
@@ -103,19 +70,11 @@ def table(rows: list[dict]) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """Measure, write positions.json, print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.positions", description=__doc__)
-    parser.add_argument("--forms", action="store_true", help="also dates in all written forms")
-    parser.add_argument("--output", type=Path, help=f"folder for the result ({RESULTS.name}/)")
-    parser.add_argument("--threads", type=int, default=1, help="CPU threads (1)")
-    parser.add_argument("--smoke", action="store_true", help="toy size; writes only to --output")
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(options.threads)
-    output = options.output or (None if options.smoke else RESULTS)
+    options = report.read_options("positions", __doc__, arguments)
     result = report.describe_run("positions", smoke=options.smoke)
-    result["rows"] = measure(smoke=options.smoke, with_forms=options.forms)
-    if output:
-        output.mkdir(parents=True, exist_ok=True)
-        report.write(output / "positions.json", result)
+    result["rows"] = measure(smoke=options.smoke)
+    if options.output:
+        report.write(options.output / "positions.json", result)
     print(table(result["rows"]))
 
 

@@ -1,5 +1,6 @@
 """What every result says about where it comes from, how it is written, and the table."""
 
+import argparse
 import os
 import platform
 import subprocess
@@ -14,6 +15,18 @@ from transformer_lab.files import write_json
 SEED = 0
 ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).parent / "results"
+
+
+def read_options(part: str, about: str, arguments: list[str] | None) -> argparse.Namespace:
+    """Read --output, --threads and --smoke; toy sizes are written only where one is told to."""
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{part}", description=about)
+    parser.add_argument("--output", type=Path, help=f"folder for the result ({RESULTS.name}/)")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads (1)")
+    parser.add_argument("--smoke", action="store_true", help="toy sizes; writes only to --output")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(options.threads)
+    options.output = options.output or (None if options.smoke else RESULTS)
+    return options
 
 
 def describe_run(part: str, *, smoke: bool) -> dict:

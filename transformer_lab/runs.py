@@ -56,7 +56,7 @@ def train(
     `steps` or `seed`. Raises `ValueError` for an unknown preset or setting, or if `output` holds
     something else.
     """
-    preset = _find_preset(preset, settings)
+    preset = find_preset(preset, settings)
     folder = as_folder(output)
     _check_folder(folder)
     splits = load_task(preset.data, preset.training.seed)
@@ -82,7 +82,8 @@ def train(
     return run
 
 
-def _find_preset(preset: str | Preset, settings: dict) -> Preset:
+def find_preset(preset: str | Preset, settings: dict) -> Preset:
+    """Return the preset with these settings replaced; `ValueError` for an unknown one."""
     if isinstance(preset, str):
         require(preset in PRESETS, f"preset must be one of {sorted(PRESETS)}, got {preset!r}")
         preset = PRESETS[preset]
