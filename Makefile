@@ -16,7 +16,7 @@ lab: setup ## open JupyterLab on the first lesson (LAB_ARGS="--port=9000" passes
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" $(python) -m jupyterlab --ServerApp.ip=localhost --ServerApp.root_dir=. \
 	    --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb $(lab_flags) $(LAB_ARGS)
 
-test: check ## run every test: lint, package, notebooks
+test: check ## run every test: lint, package, lessons, exercises, browser
 	@OMP_NUM_THREADS=1 $(python) -m pytest -q -n 2 --dist loadfile -m "not serial and not setup" \
 	    --nbval $(notebooks) tests
 	@$(python) -m pytest -q -m serial tests || [ $$? -eq 5 ] # 5: there is none

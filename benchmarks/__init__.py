@@ -1,1 +1,1 @@
-"""How fast the package is, against named references; `python -m benchmarks` runs it all."""
+"""How fast and how good the package is, against named references: see README.md here."""

@@ -1,8 +1,8 @@
 """`python -m benchmarks.gpu`: all that is measured on a GPU, one JSON file per part, tables last.
 
-The parts together take at most nine minutes on one H200; each stops adding measurements when its
-share of them is over, and says what it left out. With `--search`, recipes for Multi30k are tried
-first, in another eight minutes; what they give decides which one the other parts use.
+The parts together are given at most nine minutes on one H200; each stops adding measurements when
+its share of them is over, and says what it left out. With `--search`, recipes for Multi30k are
+tried first, in another eight minutes; what they give decides which one the other parts use.
 """
 
 import argparse

@@ -4,6 +4,7 @@ Both are made from `benchmarks/results/*.json`; a part that was not measured is 
 fails when they say something else.
 """
 
+import argparse
 import statistics
 from pathlib import Path
 
@@ -48,8 +49,9 @@ def short(results: dict[str, dict]) -> str:
     if not rows:
         return "Nothing has been measured yet: `make bench`."
     lines = markdown(["what", "measured", "target"], rows)
+    machines = " and ".join(dict.fromkeys(map(_machine, results.values())))
     about = "[benchmarks/](benchmarks/README.md) has all the tables and says how to repeat them."
-    return f"{lines}\n\nMeasured on {_machines(results)}.\n{about}"
+    return f"{lines}\n\nMeasured on {machines}.\n{about}"
 
 
 def full(results: dict[str, dict]) -> str:
@@ -68,7 +70,8 @@ def full(results: dict[str, dict]) -> str:
 
 def _preset_row(name: str, rows: list[dict]) -> list[str]:
     what, target = PRESETS[name]
-    tests = ", ".join(f"{test} {_scores(rows, test)}" for test in rows[0]["scores"])
+    names = sorted(rows[0]["scores"], key=lambda name: name == "mscoco")  # the target's test first
+    tests = ", ".join(f"{test} {_scores(rows, test)}" for test in names)
     seconds = statistics.mean(row["seconds"] for row in rows)
     time = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
     seeds = f"{len(rows)} seeds" if len(rows) > 1 else "one seed"
@@ -100,18 +103,16 @@ def _scores(rows: list[dict], test: str) -> str:
 
 
 def _about(result: dict) -> str:
-    hardware, versions = result["hardware"], result["versions"]
-    machine = hardware.get("gpu") or f"{hardware['cpu']}, threads: {result['threads']}"
+    versions = result["versions"]
     return (
-        f"{machine}; PyTorch {versions['torch']}, Python {versions['python']}; "
+        f"{_machine(result)}; PyTorch {versions['torch']}, Python {versions['python']}; "
         f"{result['date'][:10]}, commit {result['commit'][:8]}."
     )
 
 
-def _machines(results: dict[str, dict]) -> str:
-    """Return each machine once."""
-    names = [r["hardware"].get("gpu") or r["hardware"]["cpu"] for r in results.values()]
-    return " and ".join(dict.fromkeys(names))
+def _machine(result: dict) -> str:
+    hardware = result["hardware"]
+    return hardware.get("gpu") or f"{hardware['cpu']}, threads: {result['threads']}"
 
 
 def renew(text: str, section: str) -> str:
@@ -125,6 +126,7 @@ def renew(text: str, section: str) -> str:
 
 def main() -> None:
     """Write both pages."""
+    argparse.ArgumentParser(prog="python -m benchmarks.readme", description=__doc__).parse_args()
     results = read_results()
     for name, kind in PAGES.items():
         path = ROOT / name

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from transformer_lab.files import write_json
+from transformer_lab.runs import describe_hardware
 
 SEED = 0
 ROOT = Path(__file__).parent.parent
@@ -31,7 +32,8 @@ def read_options(part: str, about: str, arguments: list[str] | None) -> argparse
 
 def describe_run(part: str, *, smoke: bool) -> dict:
     """Return machine, threads, versions, seed and commit."""
-    hardware = {"cpu": _cpu_name(), "cores": os.cpu_count(), "system": platform.system()}
+    cpu = describe_hardware(torch.device("cpu"))["name"]
+    hardware = {"cpu": cpu, "cores": os.cpu_count(), "system": platform.system()}
     return {
         "part": part,
         "smoke": smoke,
@@ -92,15 +94,6 @@ def _our_version() -> str:
         return version("transformer-lab")
     except PackageNotFoundError:
         return "from its folder"
-
-
-def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:  # not Linux
-        return platform.processor()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
 
 
 def _commit() -> str:

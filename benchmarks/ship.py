@@ -4,11 +4,12 @@ The weights are stored as float16, half the size, and scored as they are stored.
 """
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
 
-from transformer_lab import Run, load_run
+from transformer_lab import PRESETS, ModelConfig, Run, load_run
 from transformer_lab.files import read_json, write_atomically, write_json, write_tensors
 from transformer_lab.model import WEIGHTS, load_weights, save, weights
 from transformer_lab.runs import METRICS, PRETRAINED, TOKENIZER
@@ -29,7 +30,11 @@ On the 29,000 pairs of the training split of Multi30k, cased and not tokenised, 
 on {where} ({name}, threads: {threads}),
 PyTorch {torch}, seed {seed}. The weights are the mean of the last {average} snapshots.
 
-To train it again: `transformer-lab train multi30k --seed {seed} --output runs/multi30k`.
+To train such a model again:
+
+```
+{command}
+```
 
 ## How good it is
 
@@ -79,6 +84,7 @@ def card(run: Run, metrics: dict) -> str:
     lines += [f"| {name} | {score['bleu']:.2f} |" for name, score in scores.items()]
     signature = next(iter(scores.values()))["signature"]
     return CARD.format(
+        command=_command(c, training),
         layers=f"{c.num_encoder_layers}+{c.num_decoder_layers}",
         d_model=c.d_model,
         heads=c.num_heads,
@@ -99,6 +105,19 @@ def card(run: Run, metrics: dict) -> str:
         scores="\n".join(lines),
         signature=f"sacreBLEU: `{signature}`",
     )
+
+
+def _command(config: ModelConfig, training: dict) -> str:
+    """Return the command that trains so: what differs from the preset, as options."""
+    words = ["transformer-lab train multi30k --output runs/multi30k"]
+    preset = PRESETS["multi30k"]
+    for standard, used in ((preset.model, asdict(config)), (preset.training, training)):
+        for name, value in used.items():
+            if value != getattr(standard, name) and "vocab_size" not in name:
+                option = name.replace("_", "-")
+                switch = {True: f"--{option}", False: f"--no-{option}"}
+                words.append(switch[value] if type(value) is bool else f"--{option} {value}")
+    return " \\\n  ".join(words)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -10,6 +10,7 @@ from benchmarks.report import SEED
 from benchmarks.timing import row, take_turns
 from transformer_lab import Batch, ModelConfig, Objective, TrainConfig, Transformer, train_step
 from transformer_lab.config import EOS, PAD, UNK
+from transformer_lab.dropout import Dropout
 from transformer_lab.embedding import sinusoidal_encoding
 from transformer_lab.loss import FusedLoss
 
@@ -41,7 +42,7 @@ SMOKE_SIZES = {"1+1 layers, d_model 16": _config(1, 16, 2, 32, vocabulary=50)}
 class Reference(nn.Module):
     """The same model from PyTorch's own parts: `nn.Transformer`, one tied embedding, sinusoids."""
 
-    def __init__(self, c: ModelConfig, attention_dropout: bool = True):
+    def __init__(self, c: ModelConfig, attention_dropout: bool = True, shared_bits: bool = False):
         super().__init__()
         self.embedding = nn.Embedding(c.target_vocab_size, c.d_model)
         nn.init.normal_(self.embedding.weight, std=c.d_model**-0.5)
@@ -61,6 +62,8 @@ class Reference(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.MultiheadAttention) and not attention_dropout:
                 module.dropout = 0.0
+            if type(module) is nn.Dropout and shared_bits:
+                module.__class__ = Dropout
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Return the decoder's states (B, Lt, d_model)."""
@@ -144,7 +147,7 @@ def _optimizer(model: nn.Module) -> torch.optim.Optimizer:
 
 
 def measure(*, smoke: bool = False) -> list[dict]:
-    """Return, for each size, the ratio to the reference, and what each change alone would give."""
+    """Return, for each size, the ratio to the reference as one change after the other is made."""
     rows = []
     for size, config in (SMOKE_SIZES if smoke else SIZES).items():
         batches = random_batches(2 if smoke else 4, config.target_vocab_size)
@@ -169,9 +172,10 @@ def _variants(config: ModelConfig, batches: list[Batch]) -> dict:
     return {
         "nn.Transformer, dense loss": pytorch(dense_loss),
         "nn.Transformer, loss of real tokens": pytorch(loss_of_real_tokens),
-        "nn.Transformer, chunked loss of real tokens": pytorch(chunked_loss),
-        "nn.Transformer, no dropout of attention weights": pytorch(
-            dense_loss, attention_dropout=False
+        "the same, chunked": pytorch(chunked_loss),
+        "and no dropout of attention weights": pytorch(chunked_loss, attention_dropout=False),
+        "and dropout with shared bits": pytorch(
+            chunked_loss, attention_dropout=False, shared_bits=True
         ),
         "transformer_lab": our_training(config, batches),
     }

@@ -1,8 +1,12 @@
 """Transformer Lab: the model of *Attention Is All You Need*, small and clear.
 
-Everything public can be imported from here:
+The model, and all that trains and uses it, can be imported from here:
 
 >>> from transformer_lab import ModelConfig, Transformer, greedy_decode
+
+Figures are in `transformer_lab.plots`, `diagrams` and `notebook`, the checks of exercises in
+`transformer_lab.checking`. To read the source, start with config, masks, attention, embedding,
+layers, model; README.md has the rest of the order.
 """
 
 from transformer_lab.attention import (

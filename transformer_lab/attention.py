@@ -31,37 +31,6 @@ def scaled_dot_product_attention(
     return weights @ value, weights
 
 
-def check_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
-    """Raise `ValueError` unless the shapes fit attention; the message names the axis."""
-    check_floats(query, "query", "... Lq d_k")
-    check_floats(key, "key", "... Lk d_k")
-    check_floats(value, "value", "... Lk d_v")
-    if query.shape[-1] != key.shape[-1]:
-        raise ValueError(
-            f"query and key must have the same last axis (d_k), got {query.shape[-1]} and "
-            f"{key.shape[-1]}"
-        )
-    if key.shape[:-1] != value.shape[:-1] or query.shape[:-2] != key.shape[:-2]:
-        raise ValueError(
-            f"query, key and value must have the same leading axes, and key and value the same "
-            f"length Lk, got {tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}"
-        )
-    if mask is not None:
-        check_mask(mask, (*query.shape[:-1], key.shape[-2]))
-
-
-def check_mask(mask: Tensor, scores_shape: tuple[int, ...]) -> None:
-    """Raise `ValueError` unless `mask` is boolean and broadcasts to the scores' shape."""
-    if not (isinstance(mask, Tensor) and mask.dtype == torch.bool):
-        raise ValueError(f"mask must be boolean, True = may attend, got {describe(mask)}")
-    fits = mask.dim() <= len(scores_shape) and all(
-        size == 1 or size == wanted
-        for size, wanted in zip(mask.shape[::-1], scores_shape[::-1], strict=False)
-    )
-    if not fits:
-        raise ValueError(f"mask must broadcast to the scores {scores_shape}, got {describe(mask)}")
-
-
 def split_heads(x: Float[Tensor, "B L d_model"], num_heads: int) -> Float[Tensor, "B H L d_k"]:
     """Give each head its own d_k = d_model / H features of every token.
 
@@ -87,6 +56,62 @@ def merge_heads(x: Float[Tensor, "B H L d_k"]) -> Float[Tensor, "B L H*d_k"]:
     """
     check_floats(x, "x", "B H L d_k")
     return x.transpose(1, 2).flatten(2)
+
+
+class MultiHeadAttention(nn.Module):
+    """Concat(head₁ … head_h) W_O, headᵢ = Attention(Q W_Qᵢ, K W_Kᵢ, V W_Vᵢ) (paper, 3.2.2).
+
+    The h projections of a kind lie side by side in one linear layer: `w_q`, `w_k`, `w_v`; `w_o`
+    mixes the heads. d_k = d_v = d_model / num_heads. Raises `ValueError` if that is not whole.
+    """
+
+    def __init__(self, d_model: int, num_heads: int, bias: bool = False):
+        super().__init__()
+        self.num_heads = num_heads
+        self.d_k = _size_per_head(d_model, num_heads)
+        self.w_q = nn.Linear(d_model, d_model, bias=bias)
+        self.w_k = nn.Linear(d_model, d_model, bias=bias)
+        self.w_v = nn.Linear(d_model, d_model, bias=bias)
+        self.w_o = nn.Linear(d_model, d_model, bias=bias)
+
+    def forward(
+        self,
+        query: Float[Tensor, "B Lq d_model"],
+        key: Float[Tensor, "B Lk d_model"],
+        value: Float[Tensor, "B Lk d_model"],
+        mask: Bool[Tensor, "..."] | None = None,
+        *,
+        cache: "KVCache | None" = None,
+        return_weights: bool = False,
+    ) -> (
+        Float[Tensor, "B Lq d_model"]
+        | tuple[Float[Tensor, "B Lq d_model"], Float[Tensor, "B H Lq Lk"]]
+    ):
+        """Return (B, Lq, d_model); with `return_weights`, also the weights (B, H, Lq, Lk).
+
+        `mask` is boolean, True = may attend, and broadcasts to (B, H, Lq, Lk). With a `cache`, Lk
+        counts the cached keys too. Raises `ValueError` for shapes that do not fit.
+        """
+        for name, x in (("query", query), ("key", key), ("value", value)):
+            check_floats(x, name, "B L", d_model=self.w_q.in_features)
+        q = split_heads(self.w_q(query), self.num_heads)
+        k, v = self._keys_and_values(key, value, cache)
+        if return_weights:
+            heads, weights = scaled_dot_product_attention(q, k, v, mask)
+            return self.w_o(merge_heads(heads)), weights
+        check_attention(q, k, v, mask)
+        heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.w_o(merge_heads(heads))
+
+    def _keys_and_values(self, key: Tensor, value: Tensor, cache: "KVCache | None"):
+        if cache is not None and cache.complete:
+            return cache.read()
+        k = split_heads(self.w_k(key), self.num_heads)
+        v = split_heads(self.w_v(value), self.num_heads)
+        if cache is None:
+            return k, v
+        cache.append(k, v)
+        return cache.read()
 
 
 class KVCache:
@@ -154,54 +179,32 @@ def _room_for(store: Tensor | None, new: Tensor, length: int, exact: bool) -> Te
     return grown
 
 
-class MultiHeadAttention(nn.Module):
-    """Concat(head₁ … head_h) W_O, headᵢ = Attention(Q W_Qᵢ, K W_Kᵢ, V W_Vᵢ) (paper, 3.2.2).
+def check_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
+    """Raise `ValueError` unless the shapes fit attention; the message names the axis."""
+    check_floats(query, "query", "... Lq d_k")
+    check_floats(key, "key", "... Lk d_k")
+    check_floats(value, "value", "... Lk d_v")
+    if query.shape[-1] != key.shape[-1]:
+        raise ValueError(
+            f"query and key must have the same last axis (d_k), got {query.shape[-1]} and "
+            f"{key.shape[-1]}"
+        )
+    if key.shape[:-1] != value.shape[:-1] or query.shape[:-2] != key.shape[:-2]:
+        raise ValueError(
+            f"query, key and value must have the same leading axes, and key and value the same "
+            f"length Lk, got {tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}"
+        )
+    if mask is not None:
+        check_mask(mask, (*query.shape[:-1], key.shape[-2]))
 
-    The h projections of a kind lie side by side in one linear layer: `w_q`, `w_k`, `w_v`; `w_o`
-    mixes the heads. d_k = d_v = d_model / num_heads. Raises `ValueError` if that is not whole.
-    """
 
-    def __init__(self, d_model: int, num_heads: int, bias: bool = False):
-        super().__init__()
-        self.num_heads = num_heads
-        self.d_k = _size_per_head(d_model, num_heads)
-        self.w_q = nn.Linear(d_model, d_model, bias=bias)
-        self.w_k = nn.Linear(d_model, d_model, bias=bias)
-        self.w_v = nn.Linear(d_model, d_model, bias=bias)
-        self.w_o = nn.Linear(d_model, d_model, bias=bias)
-
-    def forward(
-        self,
-        query: Float[Tensor, "B Lq d_model"],
-        key: Float[Tensor, "B Lk d_model"],
-        value: Float[Tensor, "B Lk d_model"],
-        mask: Bool[Tensor, "..."] | None = None,
-        *,
-        cache: KVCache | None = None,
-        return_weights: bool = False,
-    ):
-        """Return (B, Lq, d_model); with `return_weights`, also the weights (B, H, Lq, Lk).
-
-        `mask` is boolean, True = may attend, and broadcasts to (B, H, Lq, Lk). With a `cache`, Lk
-        counts the cached keys too. Raises `ValueError` for shapes that do not fit.
-        """
-        for name, x in (("query", query), ("key", key), ("value", value)):
-            check_floats(x, name, "B L", d_model=self.w_q.in_features)
-        q = split_heads(self.w_q(query), self.num_heads)
-        k, v = self._keys_and_values(key, value, cache)
-        check_attention(q, k, v, mask)
-        if return_weights:
-            heads, weights = scaled_dot_product_attention(q, k, v, mask)
-            return self.w_o(merge_heads(heads)), weights
-        heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        return self.w_o(merge_heads(heads))
-
-    def _keys_and_values(self, key: Tensor, value: Tensor, cache: KVCache | None):
-        if cache is not None and cache.complete:
-            return cache.read()
-        k = split_heads(self.w_k(key), self.num_heads)
-        v = split_heads(self.w_v(value), self.num_heads)
-        if cache is None:
-            return k, v
-        cache.append(k, v)
-        return cache.read()
+def check_mask(mask: Tensor, scores_shape: tuple[int, ...]) -> None:
+    """Raise `ValueError` unless `mask` is boolean and broadcasts to the scores' shape."""
+    if not (isinstance(mask, Tensor) and mask.dtype == torch.bool):
+        raise ValueError(f"mask must be boolean, True = may attend, got {describe(mask)}")
+    fits = mask.dim() <= len(scores_shape) and all(
+        size == 1 or size == wanted
+        for size, wanted in zip(mask.shape[::-1], scores_shape[::-1], strict=False)
+    )
+    if not fits:
+        raise ValueError(f"mask must broadcast to the scores {scores_shape}, got {describe(mask)}")

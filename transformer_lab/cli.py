@@ -17,7 +17,7 @@ from transformer_lab import plots, progress
 from transformer_lab.config import PRESETS, ModelConfig, TrainConfig
 from transformer_lab.files import read_json
 from transformer_lab.inputs import require
-from transformer_lab.runs import METRICS, PRETRAINED, Run, load_run, train
+from transformer_lab.runs import METRICS, PRETRAINED, Run, default_device, load_run, train
 from transformer_lab.training import STATE
 
 NAME = "transformer-lab"
@@ -287,7 +287,7 @@ def _train(options: argparse.Namespace) -> int:
 @contextmanager
 def _processes(device: str | None) -> Iterator[str]:
     """Join the processes that torchrun started, if it did; give the device of this one."""
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = device or default_device()
     local_rank = os.environ.get("LOCAL_RANK")
     if local_rank is None:
         yield _usable(device)
@@ -319,7 +319,7 @@ def _is_first() -> bool:
 
 def _load(options: argparse.Namespace) -> Run:
     run = load_run(options.run)
-    run.model.to(_usable(options.device or ("cuda" if torch.cuda.is_available() else "cpu")))
+    run.model.to(_usable(options.device or default_device()))
     return run
 
 

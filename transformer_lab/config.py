@@ -36,6 +36,8 @@ def _require_booleans(config: object, names: str) -> None:
 class ModelConfig:
     """The sizes of an encoder-decoder Transformer (paper, sections 3 and 5.4; Table 3, row "base").
 
+    The defaults are the paper's but for two: `tie_embeddings` is False, because the two
+    vocabularies may differ, and `max_length` is ours: the paper names no limit.
     `pre_norm=False` is the paper's LayerNorm(x + Sublayer(x)); True normalises each input instead.
     `tie_embeddings=True` is the paper's one matrix for both embeddings and the last linear (3.4);
     it needs one vocabulary for both languages. The attention projections have no bias, as in the
@@ -226,6 +228,8 @@ PRESETS = {
         ),
         beam=5,
     ),
+    # The paper's two models, for their size and speed: Multi30k is far too small for them, and
+    # WMT14, which they were made for, is not part of the course.
     "base": Preset(data="multi30k-raw", model=_sizes(37_000), training=TrainConfig(), beam=4),
     "big": Preset(
         data="multi30k-raw",

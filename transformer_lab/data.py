@@ -20,9 +20,9 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from transformer_lab.config import BOS, PAD, require
+from transformer_lab.config import BOS, PAD
 from transformer_lab.files import write_atomically
-from transformer_lab.masks import check_ids
+from transformer_lab.inputs import check_ids, check_sizes, require
 
 # ---------------------------------------------------------------------------------- batches
 
@@ -80,7 +80,7 @@ class Batch:
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on `device`; the way to a GPU does not make Python wait."""
-        wait = torch.device(device).type == "cpu"
+        wait = torch.device(device).type == "cpu"  # a copy there must be complete before it is read
         source = self.source.to(device, non_blocking=not wait)
         return Batch(source, self.target.to(device, non_blocking=not wait))
 
@@ -154,9 +154,8 @@ def date_pairs(
     A quarter of the dates is in numbers alone, day first. The same arguments give the same pairs.
     Raises `ValueError` for a `count` below 1, another split or an unknown locale.
     """
-    for name, value, low in (("count", count, 1), ("seed", seed, 0)):
-        right = isinstance(value, int) and value >= low
-        require(right, f"{name} must be a whole number, {low} or more, got {value!r}")
+    check_sizes(count=count)
+    check_sizes(seed=seed, at_least=0)
     require(split in ("train", "test"), f'split must be "train" or "test", got {split!r}')
     days, (language, worded, numeric) = _days(split), _written_forms(str(locale))
     rng = random.Random(seed)
@@ -308,7 +307,6 @@ def _download(url: str, sha256: str, path: Path) -> bytes:
         content = _fetch(url)
         if (text := _checked_text(content, sha256)) is None:
             raise OSError("what came is not the published file: cut short, or changed on the way")
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, content)
     except (OSError, http.client.HTTPException) as error:
         raise OSError(

@@ -107,6 +107,7 @@ def keep_top_p(logits: Float[Tensor, "*B V"], p: float) -> Float[Tensor, "*B V"]
     ordered, order = logits.sort(dim=-1, descending=True, stable=True)
     probabilities = ordered.softmax(dim=-1)
     before = probabilities.cumsum(dim=-1) - probabilities  # reached without this token
+    # The most probable token stays even where p is so small that float32 makes it 0.
     ordered = ordered.masked_fill((before >= p) & (before > 0), -math.inf)
     return torch.empty_like(logits).scatter(-1, order, ordered)
 
@@ -120,7 +121,7 @@ def beam_search(
     max_length: int | None = None,
     alpha: float = 0.6,
     return_all: bool = False,
-):
+) -> Int[Tensor, "B L"] | tuple[Int[Tensor, "B K L"], Float[Tensor, "B K"]]:
     """Follow the `beam` best prefixes at once; return the best sentence by penalised score.
 
     score = log P / ((5 + n) / 6)^alpha with n tokens after BOS (Wu et al., 2016, equation 14;

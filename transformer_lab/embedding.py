@@ -17,11 +17,9 @@ def sinusoidal_encoding(length: int, d_model: int) -> Float[Tensor, "L d_model"]
     t counts from 0 to length − 1, i from 0 to d_model / 2 − 1.
     Raises `ValueError` for a negative length or an odd d_model.
     """
-    require(type(length) is int and length >= 0, f"length must be ≥ 0, got {length!r}")
-    require(
-        type(d_model) is int and d_model > 0 and d_model % 2 == 0,
-        f"d_model must be even and positive, got {d_model!r}",
-    )
+    check_sizes(length=length, at_least=0)
+    check_sizes(d_model=d_model)
+    require(d_model % 2 == 0, f"d_model must be even, got {d_model}")
     position = torch.arange(length, dtype=torch.float64)[:, None]
     rate = 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
     angle = position * rate  # (L, d_model / 2)
@@ -45,8 +43,7 @@ class PositionalEncoding(nn.Module):
         """
         max_length, d_model = self.table.shape
         check_floats(x, "x", "B L", d_model=d_model)
-        if not (type(offset) is int and offset >= 0):
-            raise ValueError(f"offset must be a whole number ≥ 0, got {offset!r}")
+        check_sizes(offset=offset, at_least=0)
         end = offset + x.shape[1]
         if end > max_length:
             raise ValueError(f"a sentence of {end} tokens is longer than max_length={max_length}")

@@ -35,17 +35,19 @@ def check_type(value: object, kind: type, name: str) -> None:
     require(isinstance(value, kind), f"{name} must be a {kind.__name__}, got {describe(value)}")
 
 
-def check_sizes(**sizes: object) -> None:
-    """Raise `ValueError` unless all of them are whole numbers from 1."""
+def check_sizes(*, at_least: int = 1, **sizes: object) -> None:
+    """Raise `ValueError` unless all of them are whole numbers from `at_least`."""
     for name, size in sizes.items():
-        if not (type(size) is int and size >= 1):
-            raise ValueError(f"{name} must be a whole number from 1, got {size!r}")
+        if not (type(size) is int and size >= at_least):
+            raise ValueError(f"{name} must be a whole number from {at_least}, got {size!r}")
 
 
-def check_ids(ids: object, name: str, axes: str = "B, L") -> None:
-    """Raise `ValueError` unless `ids` is an integer tensor with these axes."""
-    if not (isinstance(ids, Tensor) and ids.dim() == axes.count(",") + 1):
-        raise ValueError(f"{name} must be a tensor of shape ({axes}), got {describe(ids)}")
+def check_ids(ids: object, name: str, axes: str = "B L") -> None:
+    """Raise `ValueError` unless `ids` is an integer tensor with `axes`, such as "B L"."""
+    names = axes.split()
+    if not (isinstance(ids, Tensor) and ids.dim() == len(names)):
+        shape = ", ".join(names)
+        raise ValueError(f"{name} must be a tensor of shape ({shape}), got {describe(ids)}")
     if ids.dtype not in INTEGERS:
         raise ValueError(f"{name} must hold integer ids, got {ids.dtype}")
 

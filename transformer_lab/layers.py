@@ -9,7 +9,11 @@ from transformer_lab.inputs import check_floats, check_sizes
 
 
 class FeedForward(nn.Module):
-    """FFN(x) = max(0, x W₁ + b₁) W₂ + b₂, at each position the same (paper, 3.3)."""
+    """FFN(x) = max(0, x W₁ + b₁) W₂ + b₂, at each position the same (paper, 3.3).
+
+    Not in the paper: in training the hidden numbers are dropped out too, as in `nn.Transformer`.
+    Raises `ValueError` unless x is (..., d_model).
+    """
 
     def __init__(self, d_model: int, d_ff: int, dropout: float = 0.1):
         super().__init__()
@@ -96,9 +100,11 @@ class DecoderLayer(nn.Module):
         *,
         cache: tuple[KVCache, KVCache] | None = None,
     ) -> Float[Tensor, "B Lt d_model"]:
-        own, crossed = cache or (None, None)
-        x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, target_mask, cache=own))
+        self_cache, cross_cache = cache or (None, None)
+        x = self.add_norm_1(
+            x, lambda x: self.self_attention(x, x, x, target_mask, cache=self_cache)
+        )
         x = self.add_norm_2(
-            x, lambda x: self.cross_attention(x, memory, memory, memory_mask, cache=crossed)
+            x, lambda x: self.cross_attention(x, memory, memory, memory_mask, cache=cross_cache)
         )
         return self.add_norm_3(x, self.feed_forward)

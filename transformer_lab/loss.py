@@ -41,7 +41,10 @@ def sequence_loss(
 def losses_and_gradient(
     logits: Float[Tensor, "N V"], targets: Int[Tensor, "N"], label_smoothing: float
 ) -> tuple[Float[Tensor, "N 1"], Float[Tensor, "N V"]]:
-    """Return −Σ q log p of each token, and its gradient p − q with respect to the logits."""
+    """Return −Σ q log p of each token, and its gradient p − q with respect to the logits.
+
+    The gradient is made in the place of float32 `logits`, which are gone afterwards.
+    """
     dtype, V, targets = logits.dtype, logits.shape[-1], targets[:, None]
     logits = logits.float()
     log_z = logits.logsumexp(dim=-1, keepdim=True)

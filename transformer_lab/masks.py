@@ -5,7 +5,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from transformer_lab.config import PAD
-from transformer_lab.inputs import check_ids
+from transformer_lab.inputs import check_ids, check_sizes
 
 
 def padding_mask(tokens: Int[Tensor, "B L"], pad_id: int = PAD) -> Bool[Tensor, "B 1 1 L"]:
@@ -22,8 +22,7 @@ def causal_mask(length: int, device: torch.device | str | None = None) -> Bool[T
 
     Raises `ValueError` unless `length` is a whole number, 0 or more.
     """
-    if not (type(length) is int and length >= 0):
-        raise ValueError(f"length must be a whole number ≥ 0, got {length!r}")
+    check_sizes(length=length, at_least=0)
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 

@@ -68,45 +68,6 @@ def _layer_sizes(c: ModelConfig) -> tuple:
     return c.d_model, c.num_heads, c.d_ff, c.dropout, c.pre_norm, c.attention_bias
 
 
-class DecoderCache:
-    """What the decoder has computed for the tokens so far: two `KVCache`s per layer.
-
-    It also remembers the tokens: their number is the position of the next one, and padding among
-    them stays hidden.
-    """
-
-    def __init__(self, num_layers: int):
-        self.layers = [(KVCache(), KVCache(fixed=True)) for _ in range(num_layers)]
-        self.tokens: Tensor | None = None
-        self.has_padding = False
-
-    @property
-    def length(self) -> int:
-        """The number of tokens so far."""
-        return 0 if self.tokens is None else self.tokens.shape[1]
-
-    def append(self, target: Int[Tensor, "B Lt"]) -> Bool[Tensor, "..."] | None:
-        """Remember new tokens; return the mask for their queries, None where all is allowed."""
-        if self.tokens is not None:
-            require(
-                target.shape[0] == self.tokens.shape[0],
-                f"the cache holds {self.tokens.shape[0]} sentences, got {target.shape[0]}",
-            )
-        self.tokens = target if self.tokens is None else torch.cat((self.tokens, target), dim=1)
-        self.has_padding = self.has_padding or bool((target == PAD).any())
-        if target.shape[1] > 1:
-            return decoder_mask(self.tokens)[:, :, -target.shape[1] :]
-        return padding_mask(self.tokens) if self.has_padding else None
-
-    def select(self, rows: Tensor) -> None:
-        """Keep these sentences, in this order (rows may repeat)."""
-        if self.tokens is not None:
-            self.tokens = self.tokens[rows]
-        for caches in self.layers:
-            for cache in caches:
-                cache.select(rows)
-
-
 class Transformer(nn.Module):
     """Translate by attention: `encode` the source once, `decode` the target (paper, section 3).
 
@@ -150,7 +111,7 @@ class Transformer(nn.Module):
         memory: Float[Tensor, "B Ls d_model"],
         memory_mask: Bool[Tensor, "B 1 1 Ls"] | None = None,
         *,
-        cache: DecoderCache | None = None,
+        cache: "DecoderCache | None" = None,
     ) -> Float[Tensor, "B Lt V"]:
         """Return the logits that follow each target token.
 
@@ -164,7 +125,7 @@ class Transformer(nn.Module):
         memory: Float[Tensor, "B Ls d_model"],
         memory_mask: Bool[Tensor, "B 1 1 Ls"] | None = None,
         *,
-        cache: DecoderCache | None = None,
+        cache: "DecoderCache | None" = None,
     ) -> Float[Tensor, "B Lt d_model"]:
         """Return the decoder's states, from which `generator` makes the logits."""
         _check_batch(target, "target")
@@ -179,16 +140,57 @@ class Transformer(nn.Module):
         target_mask = cache.append(target) if cache else decoder_mask(target)
         return self.decoder(x, memory, target_mask, memory_mask, cache)
 
-    def new_cache(self) -> DecoderCache:
+    def new_cache(self) -> "DecoderCache":
         """Return an empty cache for decoding step by step."""
         return DecoderCache(self.config.num_decoder_layers)
 
     def _initialise(self) -> None:
+        # The paper does not say how the weights start. Xavier's width keeps the size of what goes
+        # through a layer; tying, afterwards, gives the generator the embedding's numbers.
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
+
+
+class DecoderCache:
+    """What the decoder has computed for the tokens so far: two `KVCache`s per layer.
+
+    It also remembers the tokens: their number is the position of the next one, and padding among
+    them stays hidden.
+    """
+
+    def __init__(self, num_layers: int):
+        self.layers = [(KVCache(), KVCache(fixed=True)) for _ in range(num_layers)]
+        self.tokens: Tensor | None = None
+        self.has_padding = False
+
+    @property
+    def length(self) -> int:
+        """The number of tokens so far."""
+        return 0 if self.tokens is None else self.tokens.shape[1]
+
+    def append(self, target: Int[Tensor, "B Lt"]) -> Bool[Tensor, "..."] | None:
+        """Remember new tokens; return the mask for their queries, None where all is allowed."""
+        if self.tokens is not None:
+            require(
+                target.shape[0] == self.tokens.shape[0],
+                f"the cache holds {self.tokens.shape[0]} sentences, got {target.shape[0]}",
+            )
+        self.tokens = target if self.tokens is None else torch.cat((self.tokens, target), dim=1)
+        self.has_padding = self.has_padding or bool((target == PAD).any())
+        if target.shape[1] > 1:
+            return decoder_mask(self.tokens)[:, :, -target.shape[1] :]
+        return padding_mask(self.tokens) if self.has_padding else None
+
+    def select(self, rows: Tensor) -> None:
+        """Keep these sentences, in this order (rows may repeat)."""
+        if self.tokens is not None:
+            self.tokens = self.tokens[rows]
+        for caches in self.layers:
+            for cache in caches:
+                cache.select(rows)
 
 
 def _check_batch(tokens: Tensor, name: str) -> None:
@@ -202,6 +204,7 @@ def attention_maps(
 ) -> dict[str, Float[Tensor, "B H Lq Lk"]]:
     """Return the weights of every attention in the model, by the name of its module.
 
+    No gradients; the model is run in the mode that it is in, so call `model.eval()` first.
     Raises `ValueError` as the model does.
     """
     check_type(model, nn.Module, "model")
@@ -211,11 +214,13 @@ def attention_maps(
         if isinstance(module, MultiHeadAttention):
 
             def record(module, inputs, output, name=name):
-                maps[name] = module.forward(*inputs, return_weights=True)[1].detach()
+                # The model asks for no weights; `forward` again, as a call would be recorded too.
+                maps[name] = module.forward(*inputs, return_weights=True)[1]
 
             handles.append(module.register_forward_hook(record))
     try:
-        model(source, target)
+        with torch.no_grad():
+            model(source, target)
     finally:
         for handle in handles:
             handle.remove()

@@ -39,8 +39,8 @@ class LivePlot:
     >>> with LivePlot(steps=1000) as live:
     ...     train("dates", folder, steps=1000, on_record=live)
 
-    `options` go to `plot_history`. It redraws at most every `seconds`; outside Jupyter it does
-    nothing until the end, and then nothing either.
+    `options` go to `plot_history`. It redraws at most every `seconds`; outside Jupyter it draws
+    nothing.
     """
 
     def __init__(self, *, seconds: float | int = 1.0, **options):

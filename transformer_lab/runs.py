@@ -17,7 +17,7 @@ from transformer_lab.files import as_folder, read_json, write_json
 from transformer_lab.inputs import check_type, require
 from transformer_lab.model import Transformer, attention_maps, load, save
 from transformer_lab.tokenizer import Tokenizer, train_tokenizer
-from transformer_lab.training import fit, rank_and_size
+from transformer_lab.training import STATE, fit, rank_and_size
 
 TOKENIZER, HISTORY, METRICS = "tokenizer.json", "history.json", "metrics.json"
 NUM_TRAINING_DATES, NUM_TEST_DATES = 40_000, 2_000
@@ -65,7 +65,7 @@ def train(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(preset.training.seed)
         model = Transformer(replace(preset.model, **sizes))
-    model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    model.to(device or default_device())
     history = fit(
         model,
         encode_pairs(tokenizer, splits["train"]),
@@ -80,6 +80,11 @@ def train(
         notes = {"seed": preset.training.seed, "training": asdict(preset.training)}
         run.save(history, notes, progress=progress)
     return run
+
+
+def default_device() -> str:
+    """Return "cuda" if there is a GPU that PyTorch can use, else "cpu"."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def find_preset(preset: str | Preset, settings: dict) -> Preset:
@@ -99,7 +104,7 @@ def find_preset(preset: str | Preset, settings: dict) -> Preset:
 
 def _check_folder(folder: Path) -> None:
     names = {path.name for path in folder.iterdir()} if folder.exists() else set()
-    known = {"checkpoints", "training-state.safetensors", TOKENIZER, HISTORY, METRICS}
+    known = {"checkpoints", STATE, TOKENIZER, HISTORY, METRICS}
     require(
         not names or bool(names & known),
         f"{folder} must be new, empty or an earlier run, got a folder with {sorted(names)[:3]}",
@@ -137,9 +142,11 @@ class Run:
         beam: int | None = None,
         max_length: int | None = None,
         progress: bool = False,
-    ):
-        """Translate one sentence, or a list of sentences in batches; 1 is greedy decoding.
+    ) -> str | list[str]:
+        """Return the translation of one sentence, or of each in a list, which goes in batches.
 
+        `beam` is the preset's unless given; 1 is greedy decoding. A sentence is written until EOS,
+        or `max_length` tokens (2 × the source + 12 unless given, at most the model's).
         Raises `ValueError` for a sentence with more tokens than the model's `max_length`.
         """
         if isinstance(texts, str):

@@ -10,8 +10,9 @@ from pathlib import Path
 from jaxtyping import Int
 from torch import Tensor
 
-from transformer_lab.config import BOS, EOS, PAD, UNK, require
+from transformer_lab.config import BOS, EOS, PAD, UNK
 from transformer_lab.files import read_json, write_json
+from transformer_lab.inputs import require
 
 SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")  # at the ids PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPACE = "▁"  # a space, made visible: the piece "▁dog" begins a word, the piece "s" goes on with it

@@ -92,6 +92,11 @@ def train_step(
     share = _share(batch, rank, size).to(next(objective.parameters()).device)
     optimizer.zero_grad()
     loss = objective(share.source, share.target) / num_tokens
+    if loss.dim() != 0:
+        raise ValueError(
+            f"objective must give the summed loss, as Objective(model, config) does, got "
+            f"{describe(loss)}"
+        )
     (loss * size).backward()  # data-parallel gradients are means over processes; we want the sum
     if clip_norm:
         nn.utils.clip_grad_norm_(objective.parameters(), clip_norm)
@@ -174,11 +179,10 @@ def average_checkpoints(checkpoints: Sequence[dict[str, Tensor]]) -> dict[str, T
 
     Raises `ValueError` if there are none, or if their names or shapes differ.
     """
-    kinds = [describe(c) for c in checkpoints] if isinstance(checkpoints, list) else checkpoints
-    require(
-        isinstance(kinds, list) and set(kinds) == {"dict"},
-        f"checkpoints must be a list of dictionaries, at least one, got {kinds!r:.60}",
-    )
+    listed = isinstance(checkpoints, list) and len(checkpoints) > 0
+    require(listed, f"checkpoints must be a list, at least one, got {checkpoints!r:.60}")
+    for i, checkpoint in enumerate(checkpoints):
+        check_type(checkpoint, dict, f"checkpoint {i}")
     for name, tensor in checkpoints[0].items():
         check_type(tensor, Tensor, name)
     shapes = [{name: describe(t) for name, t in c.items()} for c in checkpoints]
@@ -350,10 +354,12 @@ class TrainingRun:
         except (LookupError, TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"{path} is not a training state: {error!r}") from None
         for part, ours in self.identity.items():
-            require(
-                identity.get(part) == ours,
-                f"{self.folder} holds a run with other {part} settings; choose another folder",
-            )
+            if identity.get(part) != ours:
+                differing = _first_difference(identity.get(part), ours)
+                raise ValueError(
+                    f"{self.folder} holds a run with other {part} settings{differing}; "
+                    f"choose another folder"
+                )
         require(
             self.step <= self.config.steps,
             f"{self.folder} holds {self.step} steps already, got steps={self.config.steps}",
@@ -380,6 +386,14 @@ class TrainingRun:
             state.setdefault(int(index), {})[part] = tensor
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def _first_difference(held: object, ours: object) -> str:
+    """Name the first setting that differs, and both values; nothing for a checksum of data."""
+    if not (isinstance(held, dict) and isinstance(ours, dict)):
+        return ""
+    name = next(name for name in ours | held if held.get(name) != ours.get(name))
+    return f" ({name} is {held.get(name)!r} there, got {ours.get(name)!r})"
 
 
 def _engine(objective: Objective, config: TrainConfig, size: int) -> nn.Module:

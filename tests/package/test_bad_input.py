@@ -166,7 +166,7 @@ BAD = {
         (lambda: filled_cache().select(torch.tensor([0, 2])), "from 0 to 1", "[0, 2]"),
     ],
     "causal_mask": [
-        (lambda: causal_mask(-1), "whole number ≥ 0", "-1"),
+        (lambda: causal_mask(-1), "whole number from 0", "-1"),
         (lambda: causal_mask(2.0), "whole number", "2.0"),
         (lambda: causal_mask("3"), "whole number", "'3'"),
     ],
@@ -184,7 +184,7 @@ BAD = {
     "sinusoidal_encoding": [
         (lambda: sinusoidal_encoding(-1, 8), "length must be", "-1"),
         (lambda: sinusoidal_encoding(3, 7), "d_model must be even", "7"),
-        (lambda: sinusoidal_encoding(3, "8"), "d_model must be even", "'8'"),
+        (lambda: sinusoidal_encoding(3, "8"), "d_model must be a whole", "'8'"),
         (lambda: sinusoidal_encoding(3.0, 8), "length must be", "3.0"),
     ],
     "PositionalEncoding": [
@@ -194,7 +194,7 @@ BAD = {
         (lambda: MODEL.positions(X[0]), "(B, L, d_model=8)", "(4, 8)"),
         (lambda: MODEL.positions(torch.zeros(1, 11, 8)), "max_length=10", "11 tokens"),
         (lambda: MODEL.positions(X, offset=7), "max_length=10", "11 tokens"),
-        (lambda: MODEL.positions(X, offset=-1), "offset must be a whole number ≥ 0", "-1"),
+        (lambda: MODEL.positions(X, offset=-1), "offset must be a whole number from 0", "-1"),
         (lambda: MODEL.positions(X, offset="1"), "offset must be a whole number", "'1'"),
     ],
     "TokenEmbedding": [
@@ -366,8 +366,8 @@ BAD = {
     ],
     "average_checkpoints": [
         (lambda: average_checkpoints([]), "at least one", "[]"),
-        (lambda: average_checkpoints(None), "list of dictionaries", "None"),
-        (lambda: average_checkpoints([X]), "list of dictionaries", "(2, 4, 8)"),
+        (lambda: average_checkpoints(None), "must be a list", "None"),
+        (lambda: average_checkpoints([X]), "checkpoint 0 must be a dict", "(2, 4, 8)"),
         (lambda: average_checkpoints([{"a": X}, {"b": X}]), "what checkpoint 0 holds", "'b'"),
         (lambda: average_checkpoints([{"a": X}, {"a": X[0]}]), "checkpoint 0 holds", "(4, 8)"),
         (lambda: average_checkpoints([{"a": 1.0}]), "a must be a Tensor", "float"),
@@ -429,7 +429,7 @@ BAD = {
         (lambda: batches_by_tokens([0], 8), "from 1 to max_tokens=8", "0"),
     ],
     "date_pairs": [
-        (lambda: date_pairs(0, 1), "count must be a whole number, 1 or more", "0"),
+        (lambda: date_pairs(0, 1), "count must be a whole number from 1", "0"),
         (lambda: date_pairs(1, "x"), "seed must be a whole number", "'x'"),
         (lambda: date_pairs(1, 1, split="val"), '"train" or "test"', "'val'"),
         (lambda: date_pairs(1, 1, locale="xx_nowhere"), "CLDR name", "'xx_nowhere'"),

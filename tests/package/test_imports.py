@@ -98,6 +98,20 @@ def test_dependencies_point_one_way(name):
     assert imports_of(name) <= set(ORDER[: ORDER.index(name)])
 
 
+@pytest.mark.parametrize("name", [name for name in ORDER if name != "progress"])
+def test_a_name_is_imported_from_the_file_that_defines_it(name):
+    for node in ast.walk(ast.parse((PACKAGE / f"{name}.py").read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("transformer_lab."):
+            home = (PACKAGE / f"{node.module.split('.')[1]}.py").read_text()
+            borrowed = {
+                a.name
+                for n in ast.parse(home).body
+                if isinstance(n, ast.ImportFrom)
+                for a in n.names
+            }
+            assert not {alias.name for alias in node.names} & borrowed, node.module
+
+
 def test_the_package_itself_knows_nothing_of_what_shows_and_checks_it():
     assert not imports_of("__init__") & set(AROUND)
 

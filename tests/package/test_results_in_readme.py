@@ -66,7 +66,7 @@ def test_the_short_table_has_what_has_a_target():
         "training | test2016 ≥ 34 in ≤ 20 min |",
         "| base | 51 % of the peak | ≥ 50 % |",
     ]
-    assert "Measured on A CPU and A GPU." in text
+    assert "Measured on A CPU, threads: 2 and A GPU." in text
 
 
 def test_the_full_tables_have_all_of_it():

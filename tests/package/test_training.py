@@ -167,7 +167,7 @@ def test_averaging_takes_the_mean_of_each_tensor_and_keeps_its_kind():
 
 
 CHANGED = {
-    "another seed": (replace(CONFIG, seed=8), PAIRS, {}, "other training settings"),
+    "another seed": (replace(CONFIG, seed=8), PAIRS, {}, "seed is 7 there, got 8"),
     "another rate": (replace(CONFIG, rate_factor=0.4), PAIRS, {}, "other training settings"),
     "another model": (CONFIG, PAIRS, {"d_ff": 14}, "other model settings"),
     "another dropout": (CONFIG, PAIRS, {"dropout": 0.2}, "other model settings"),

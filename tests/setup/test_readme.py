@@ -56,3 +56,10 @@ def test_messages_of_the_set_up_are_in_the_troubleshooting(root):
     ):
         assert phrase in symptoms, phrase
         assert phrase in said, phrase
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_files_in_commands_exist(root, name):
+    text = (root / name).read_text()
+    files = re.findall(r"\b(?:tests|notebooks|benchmarks)/[\w/]+\.(?:py|ipynb)", text)
+    assert [f for f in files if "_name." not in f and not (root / f).exists()] == []
