@@ -11,6 +11,38 @@ import transformer_lab as lab
 from transformer_lab.checking import CheckFailed, close, expect
 from transformer_lab.diagnosis import describe, expect_predictions, random_weights
 
+
+def expect_all(cases):
+    """Fail at the first wrong answer of `cases`: (answer, expected, mistakes, more for `expect`).
+
+    One answer may look like a mistake by chance. So the mistake is named that gives the most
+    answers, and only if it gives more than half of them.
+    """
+    tried = []
+    try:
+        tried.extend(cases)  # keeps what came before an error
+    except Exception:
+        if all(close(answer, expected) for answer, expected, *_ in tried):
+            raise
+    for case in tried:
+        answer, expected, mistakes, more = case
+        if not close(answer, expected):
+            fits = {t: sum(gives(t, each) for each in tried) for t in mistakes if gives(t, case)}
+            best = max(fits, key=fits.get, default="")
+            likely = {best.strip(): answer} if 2 * fits.get(best, 0) > len(tried) else {}
+            expect(answer, expected, likely, **more)
+
+
+def gives(text, case):
+    """Return whether a mistake gives the answer of a case, or cannot be made there."""
+    answer, _, mistakes, _ = case
+    try:
+        made = mistakes.get(text, answer)
+        return close(answer, made() if callable(made) else made)
+    except Exception:
+        return True
+
+
 # ---- predicted_search
 
 
@@ -24,6 +56,7 @@ def test_the_search_is_predicted(predicted_search):
             0.1125: "Greedy takes the largest of each row.",
             0.32: "That is another sentence, which begins worse. Greedy cannot know.",
             1.4: "Chances along a way are multiplied, not added.",
+            10: "A probability is a number from 0 to 1, not a percentage.",
             None: "Take the largest of each row and multiply, down to the end sign.",
         },
         "b": {
@@ -111,28 +144,36 @@ def argmax(row):
 # ---- greedy_decode
 
 
-def greedy(tree, limit, seen=lambda ids: ids, stop=True, pick=argmax):
-    ids = [tree.bos]
-    while len(ids) < limit and not (stop and len(ids) > 1 and ids[-1] == tree.eos):
+def greedy(tree, limit, seen=lambda ids: ids, pick=argmax, start=None, end=None):
+    """Greedy decoding; the keywords are there to be set wrong."""
+    ids = [tree.bos if start is None else start]
+    while len(ids) < limit and (len(ids) == 1 or ids[-1] != (tree.eos if end is None else end)):
         ids.append(pick(tree(seen(ids))))
     return ids
 
 
 def greedy_mistakes(tree, limit):
     right = greedy(tree, limit)
+    longer = greedy(tree, limit + 1)
     ended = right[-1] == tree.eos and len(right) > 1
     return {
         "BOS is missing: the list begins with it.": right[1:],
-        "EOS is missing: it belongs to the result.": right[:-1] if ended else None,
+        "EOS is missing: it belongs to the result.": right[:-1] if ended else right,
         "BOS and EOS are taken off: both belong to the result.": (
             right[1:-1] if ended else right[1:]
         ),
-        "the loop goes on after EOS. Leave it as soon as EOS has been written.": (
-            lambda: greedy(tree, limit, stop=False)
+        "the loop goes on after EOS. Leave it as soon as `eos_id` has been written.": (
+            lambda: greedy(tree, limit, end=-1)
         ),
         "EOS is appended at the end, even if it is there or there is no room for it.": (
             [*right, tree.eos]
         ),
+        "EOS is appended, but it is there already.": [*right, tree.eos] if ended else right,
+        "EOS is written though the room is used up: it counts like every id.": (
+            longer if longer[-1] == tree.eos else right
+        ),
+        "EOS is appended, but there is no room for it. A sentence that does not end in time is "
+        "returned as it stands.": right if ended else [*right, tree.eos],
         "the last id is replaced by EOS. A sentence that does not end in time is returned as it "
         "stands.": [*right[:-1], tree.eos],
         "`max_length` is taken to count the tokens after BOS: BOS is one of them.": (
@@ -150,6 +191,12 @@ def greedy_mistakes(tree, limit):
             lambda: greedy(tree, limit, seen=lambda ids: ids[1:] or ids)
         ),
         "step gets the ids in opposite order.": lambda: greedy(tree, limit, lambda ids: ids[::-1]),
+        "step gets BOS twice: the list begins with it already.": (
+            lambda: greedy(tree, limit, lambda ids: [tree.bos, *ids])
+        ),
+        "step gets the padding as well: hand over only what is written.": (
+            lambda: greedy(tree, limit, lambda ids: ids + [0] * (limit - len(ids)))
+        ),
         "step gets nothing but BOS, over and over.": (
             lambda: greedy(tree, limit, lambda ids: ids[:1])
         ),
@@ -161,14 +208,21 @@ def greedy_mistakes(tree, limit):
                 tree, limit, pick=lambda row: sorted(range(len(row)), key=row.__getitem__)[-2]
             )
         ),
-        "the argmax runs over the batch: the tokens are the last axis.": (
-            lambda: greedy(tree, limit, pick=lambda row: 0)
-        ),
+        "the argmax runs over the batch, or over a single number: step returns (1, V), and the "
+        "tokens are its last axis.": (lambda: greedy(tree, limit, pick=lambda row: 0)),
         "the ids lie in a list of lists: return the one sentence.": [right],
         "the list is returned after the first token.": right[:2],
         "the wrong end is sought: the loop stops at BOS, not at EOS.": (
-            lambda: greedy_until(tree, limit, tree.bos)
+            lambda: greedy(tree, limit, end=tree.bos)
         ),
+        "`bos_id` and `eos_id` are mixed up.": (
+            lambda: greedy(tree, limit, start=tree.eos, end=tree.bos)
+        ),
+        "EOS is taken to be 2: it is `eos_id`, another number in each call.": (
+            lambda: greedy(tree, limit, end=2)
+        ),
+        "BOS is taken to be 1 and EOS 2: they are `bos_id` and `eos_id`, other numbers in each "
+        "call.": lambda: greedy(tree, limit, start=1, end=2),
         "the list is filled up to `max_length`. Return it without padding.": (
             right + [0] * (limit - len(right))
         ),
@@ -178,21 +232,25 @@ def greedy_mistakes(tree, limit):
     }
 
 
-def greedy_until(tree, limit, end):
-    ids = [tree.bos]
-    while len(ids) < limit and (len(ids) == 1 or ids[-1] != end):
-        ids.append(argmax(tree(ids)))
-    return ids
-
-
-GREEDY_TREES = (  # tree, max_length: sentences that end early, just in time, and not in time
+GREEDY_TREES = (  # tree, max_length
+    *((Tree(seed, 7, 1, 2, end=-1.0), limit) for seed, limit in ((6, 5), (7, 8), (8, 2))),  # no end
+    *((Tree(19, 6, 2, 0, end=0.1), limit) for limit in (9, 8, 7)),  # EOS is the eighth id
     *(
         (Tree(seed, 6, bos, eos, end=0.1), 9)
-        for seed, bos, eos in ((3, 4, 2), (4, 1, 3), (5, 5, 1))
+        for seed, bos, eos in ((4, 1, 3), (5, 5, 1), (3, 4, 2))
     ),
-    *((Tree(seed, 7, 1, 2, end=-1.0), limit) for seed, limit in ((6, 5), (7, 8), (8, 2), (9, 1))),
-    *((Tree(seed, 5, 3, 4, end=0.3), 30) for seed in range(10, 16)),
+    *((Tree(seed, 5, 3, 4, end=0.3), 30) for seed in (10, 12, 14)),
 )
+
+
+def first_slip(answer, expected):
+    """Name the first token that another one should have been, if the answer is a list."""
+    pairs = zip(answer, expected, strict=False) if isinstance(answer, list) else []
+    for t, (came, best) in enumerate(pairs):
+        if t and not close(came, best):
+            text = f"{describe(came)} is taken after {expected[:t]}: the most probable is {best}."
+            return {text: answer}
+    return {}
 
 
 def no_tensor(answer):
@@ -201,24 +259,30 @@ def no_tensor(answer):
         raise CheckFailed(f"It returned a tensor {shape}; a plain list of ints was asked for.")
 
 
-def check_greedy(greedy_decode, tree, limit):
-    def run():
-        return greedy_decode(tree.stepper(True), tree.bos, tree.eos, limit)
-
-    expected, answer = greedy(tree, limit), run()
-    no_tensor(answer)
-    if not close(answer, expected) and not close(answer, again := run()):
-        raise CheckFailed(
-            f"Twice the same call, and two answers: {describe(answer)}, then {describe(again)}. "
-            "Greedy takes the most probable token; nothing is drawn, and nothing is left over "
-            "from an earlier call."
-        )
-    expect(answer, expected, greedy_mistakes(tree, limit))
+def greedy_cases(greedy_decode):
+    for tree, limit in GREEDY_TREES:
+        given = tree.stepper(True), tree.bos, tree.eos, limit
+        expected, answer = greedy(tree, limit), greedy_decode(*given)
+        no_tensor(answer)
+        again = answer if close(answer, expected) else greedy_decode(*given)
+        if isinstance(answer, list) and not close(again, answer):
+            raise CheckFailed(
+                f"Twice the same call, and two answers: {describe(answer)}, then "
+                f"{describe(again)}. Greedy takes the most probable token; nothing is drawn, and "
+                "nothing is left over from an earlier call."
+            )
+        yield answer, expected, greedy_mistakes(tree, limit) | first_slip(answer, expected), {}
 
 
 def test_greedy_takes_the_most_probable_token_at_each_step(greedy_decode):
-    for tree, limit in GREEDY_TREES:
-        check_greedy(greedy_decode, tree, limit)
+    expect_all(greedy_cases(greedy_decode))
+
+
+def test_greedy_writes_nothing_if_bos_fills_the_room(greedy_decode):
+    tree = Tree(9, 7, 1, 2)
+    answer = greedy_decode(tree.stepper(True), tree.bos, tree.eos, 1)
+    text = "a token is written, though BOS alone makes `max_length` ids: compare first, then write."
+    expect(answer, [tree.bos], {text: answer})
 
 
 def test_greedy_ids_are_plain_ints(greedy_decode):
@@ -256,9 +320,12 @@ def k_mistakes(logits, k):
     flat = logits.flatten()
     first = kept.reshape(-1, V)[0]
     return {
+        "nothing is cut.": logits,
         "the cut logits are 0. That is a probability like others after the softmax: −inf.": (
             lambda: top_k(logits, k, 0.0)
         ),
+        "only the largest is kept, whatever k is.": lambda: top_k(logits, 1),
+        "at least one is cut: a k of V or more keeps all.": lambda: top_k(logits, min(k, V - 1)),
         "the k smallest are kept.": lambda: top_k(logits, k, largest=False),
         "the k smallest are removed, and the rest is kept.": lambda: top_k(logits, V - k),
         "the k-th largest is cut as well: it belongs to the k.": lambda: top_k(logits, k - 1),
@@ -278,6 +345,9 @@ def k_mistakes(logits, k):
         "the k largest along the first axis are kept: the vocabulary is the last.": (
             lambda: top_k(logits.transpose(0, -1), k).transpose(0, -1)
         ),
+        "the k largest along axis 1 are kept: the vocabulary is the last.": (
+            lambda: top_k(logits.transpose(1, -1), k).transpose(1, -1)
+        ),
         "the first k ids are kept: the largest were asked for.": (
             lambda: logits.masked_fill(torch.arange(V) >= k, -math.inf)
         ),
@@ -292,11 +362,18 @@ def k_mistakes(logits, k):
             lambda: right.softmax(-1)
         ),
         "log-probabilities are returned, not the logits themselves.": lambda: right.log_softmax(-1),
+        "log-probabilities are returned, not the logits themselves. ": (
+            lambda: top_k(logits.log_softmax(-1), k)
+        ),
         "the softmax is taken before the cut. Logits stay logits.": (
             lambda: top_k(logits.softmax(-1), k)
         ),
+        "`argsort` is taken for the ranks. It gives the ids in order; the rank of each id is "
+        "`order.argsort(-1)`.": lambda: logits.masked_fill(
+            logits.argsort(-1, descending=True) >= k, -math.inf
+        ),
         "the mask is returned, and not the logits.": kept,
-        "nothing is cut.": logits,
+        "a mask of 0 and −inf is returned: add the logits.": right.where(right == -math.inf, 0.0),
         **large_negative(right),
     }
 
@@ -312,37 +389,42 @@ def large_negative(right):
     }
 
 
-def check_cut(function, logits, size, right, mistakes):
-    answer = function(logits, size)
-    expect(answer, right(logits, size), mistakes(logits, size))
+def check_cuts(function, given, right, mistakes):
+    nan = "0 · inf and inf − inf are NaN: do not multiply by a mask, put −inf in with `where`."
+    expect_all(
+        (function(logits, size), right(logits, size), mistakes(logits, size), {"nan": nan})
+        for logits, size in given
+    )
+
+
+def check_top_k(keep_top_k, *given):
+    check_cuts(keep_top_k, given, top_k, k_mistakes)
 
 
 def test_top_k_keeps_the_k_largest_of_each_row(keep_top_k):
-    for shape, k in (((2, 8), 3), ((7,), 2), ((2, 3, 5), 4), ((4, 4), 1), ((5, 5, 5), 2)):
-        check_cut(keep_top_k, distinct(*shape, seed=k), k, top_k, k_mistakes)
+    sizes = (((4, 8), 3), ((7,), 2), ((2, 3, 5), 4), ((4, 4), 1), ((5, 5, 5), 2))
+    check_top_k(keep_top_k, *((distinct(*shape, seed=k), k) for shape, k in sizes))
 
 
 def test_a_k_above_the_vocabulary_keeps_all(keep_top_k):
-    for k in (5, 6, 50):
-        check_cut(keep_top_k, distinct(2, 5), k, top_k, k_mistakes)
+    check_top_k(keep_top_k, *((distinct(2, 5), k) for k in (5, 6, 50)))
 
 
 def test_top_k_of_what_was_cut_already(keep_top_k):
-    logits = distinct(2, 6).masked_fill(torch.arange(6) == 2, -math.inf)
-    check_cut(keep_top_k, logits, 3, top_k, k_mistakes)
+    check_top_k(keep_top_k, (distinct(2, 6).masked_fill(torch.arange(6) == 2, -math.inf), 3))
 
 
 def test_top_k_in_half_and_double_precision(keep_top_k):
-    for dtype in (torch.float64, torch.float16):
-        check_cut(keep_top_k, distinct(2, 7).to(dtype), 3, top_k, k_mistakes)
+    kinds = torch.float64, torch.float16
+    check_top_k(keep_top_k, *((distinct(2, 7).to(dtype), 3) for dtype in kinds))
 
 
-def top_p(logits, p, crossing=True, at_least=0, descending=True, fill=-math.inf, mass=None):
+def top_p(logits, p, crossing=True, at_least=0, fill=-math.inf, mass=None, dim=-1, **order_by):
     """The right cut; the keywords are there to be set wrong."""
     weights = (logits.softmax(-1) if mass is None else mass(logits)).double()
-    order = weights.argsort(-1, descending=descending)
+    order = order_by.get("of", weights).argsort(-1, descending=order_by.get("descending", True))
     ordered = weights.gather(-1, order)
-    reached = ordered.cumsum(-1)
+    reached = ordered.cumsum(dim)
     dropped = (reached - ordered >= p) if crossing else (reached > p)
     dropped[..., :at_least] = False
     return logits.masked_fill(dropped.scatter(-1, order, dropped), fill)
@@ -374,17 +456,28 @@ def p_mistakes(logits, p):
     def where(keep):
         return logits.masked_fill(~keep, -math.inf)
 
-    def one_more():
-        counts = kept.sum(-1, keepdim=True) + 1
-        ranks = logits.argsort(-1, descending=True).argsort(-1)
-        return where(ranks < counts)
+    counts = kept.sum(-1, keepdim=True)
+
+    def as_many(counts):
+        return lambda: where(logits.argsort(-1, descending=True).argsort(-1) < counts)
+
+    def rolled():
+        ordered, order = weights.sort(-1, descending=True)
+        dropped = ordered.cumsum(-1).roll(1, -1) >= p
+        return logits.masked_fill(dropped.scatter(-1, order, dropped), -math.inf)
 
     return {
+        "nothing is cut. (If you add up log-probabilities: they never reach p.)": logits,
         "the token that crosses the line is cut: without it p is not reached, and the set can "
         "be empty.": lambda: top_p(logits, p, crossing=False),
         "the token that crosses the line is cut, unless it is the first: without it p is not "
         "reached.": lambda: top_p(logits, p, crossing=False, at_least=1),
-        "one token too many is kept: the set is to be the smallest that reaches p.": one_more,
+        "only the most probable token is kept, whatever p is.": lambda: top_k(logits, 1),
+        "the most probable token is cut where it reaches p alone: after a shift, the first of each "
+        "row has to stay.": lambda: where(kept & (weights < p)),
+        "one token too many is kept: the set is to be the smallest that reaches p.": (
+            as_many(counts + 1)
+        ),
         "every token with a probability of at least p is kept. It is the sum that has to reach "
         "p.": lambda: where(weights >= p),
         "every token with a probability of at least 1 − p is kept. It is the sum that has to "
@@ -406,6 +499,15 @@ def p_mistakes(logits, p):
         "logits are added up, without their softmax, and what crosses the line is cut.": (
             lambda: top_p(logits, p, mass=lambda x: x, crossing=False)
         ),
+        "`exp` is taken without dividing by the sum: probabilities add up to 1.": (
+            lambda: top_p(logits, p, mass=lambda x: x.exp())
+        ),
+        "the logits are divided by their sum. That gives no probabilities: take the softmax.": (
+            lambda: top_p(logits, p, mass=lambda x: x / x.sum(-1, keepdim=True))
+        ),
+        "the softmax is taken twice.": (
+            lambda: top_p(logits, p, mass=lambda x: x.softmax(-1).softmax(-1))
+        ),
         "1 − p is reached, not p.": lambda: top_p(logits, 1 - p),
         "the share p of the tokens is kept, not of the probability.": (
             lambda: top_k(logits, max(1, math.ceil(p * V)))
@@ -414,8 +516,30 @@ def p_mistakes(logits, p):
             lambda: top_p(logits.flatten(), p).reshape(logits.shape)
         ),
         "every row is cut where the first row is.": lambda: where(kept.reshape(-1, V)[0]),
+        "every row keeps as many tokens as the first: each has its own number.": (
+            as_many(counts.flatten()[0])
+        ),
+        "every row keeps as many tokens as the row that needs most: each has its own number.": (
+            as_many(counts.max())
+        ),
+        "a token that one row drops is dropped in all rows.": (
+            lambda: where(kept.reshape(-1, V).all(0))
+        ),
+        "`roll` has brought the last sum, which is 1, to the front: before the first token "
+        "nothing is reached, so put 0 there.": rolled,
+        "every token is kept that has at least p times the largest probability. It is the sum "
+        "that has to reach p.": lambda: where(weights >= p * weights.amax(-1, keepdim=True)),
         "the softmax runs over the first axis: the vocabulary is the last.": (
             lambda: top_p(logits, p, mass=lambda x: x.softmax(0))
+        ),
+        "the softmax runs over the first axis: the vocabulary is the last. ": (
+            lambda: top_p(logits, p, mass=lambda x: x.softmax(0), of=logits)
+        ),
+        "`cumsum` runs over the first axis: the vocabulary is the last.": (
+            lambda: top_p(logits, p, dim=0)
+        ),
+        "everything runs over the first axis: the vocabulary is the last.": (
+            lambda: top_p(logits.transpose(0, -1), p).transpose(0, -1)
         ),
         "the softmax runs over all rows together: each row adds up to 1.": (
             lambda: top_p(logits, p, mass=lambda x: x.flatten().softmax(0).reshape(x.shape))
@@ -434,8 +558,8 @@ def p_mistakes(logits, p):
             lambda: weights.log().masked_fill(~kept, -math.inf)
         ),
         "the mask is returned, and not the logits.": kept,
+        "a mask of 0 and −inf is returned: add the logits.": right.where(right == -math.inf, 0.0),
         "the set is removed, and the rest is kept.": lambda: where(~kept),
-        "nothing is cut.": logits,
         **large_negative(right),
     }
 
@@ -453,36 +577,25 @@ P_ROWS = (
 )
 
 
+def check_top_p(keep_top_p, *given):
+    check_cuts(keep_top_p, given, top_p, p_mistakes)
+
+
 def test_top_p_keeps_the_smallest_set_that_reaches_p(keep_top_p):
     rows = nucleus(*P_ROWS)
-    for logits in (
-        rows,
-        rows[:2],
-        rows[1],
-        rows.reshape(2, 2, 5),
-        rows[[3, 0]][:, [4, 2, 0, 1, 3]],
-    ):
-        for p in (0.7, 0.45, 0.87):
-            check_cut(keep_top_p, logits, p, top_p, p_mistakes)
-
-
-def test_top_p_is_never_empty(keep_top_p):
-    for p in (0.05, 1e-4):
-        check_cut(keep_top_p, nucleus(*P_ROWS), p, top_p, p_mistakes)
-
-
-def test_p_of_one_keeps_all(keep_top_p):
-    check_cut(keep_top_p, nucleus(*P_ROWS), 1.0, lambda logits, p: logits, p_mistakes)
+    shapes = rows, rows[:2], rows[1], rows.reshape(2, 2, 5), rows[[3, 0]][:, [4, 2, 0, 1, 3]]
+    # No sum comes near p, and at 1 the least probable has 0.01: rounding decides nothing here.
+    sizes = 0.7, 0.45, 0.87, 1.0, 0.05, 1e-4
+    check_top_p(keep_top_p, *((logits, p) for p in sizes for logits in shapes))
 
 
 def test_top_p_of_what_was_cut_already(keep_top_p):
-    logits = nucleus(*P_ROWS).masked_fill(torch.arange(5) == 2, -math.inf)
-    check_cut(keep_top_p, logits, 0.7, top_p, p_mistakes)
+    check_top_p(keep_top_p, (nucleus(*P_ROWS).masked_fill(torch.arange(5) == 2, -math.inf), 0.7))
 
 
 def test_top_p_in_half_and_double_precision(keep_top_p):
-    for dtype in (torch.float64, torch.float16):
-        check_cut(keep_top_p, nucleus(*P_ROWS[:2]).to(dtype), 0.7, top_p, p_mistakes)
+    kinds = torch.float64, torch.float16
+    check_top_p(keep_top_p, *((nucleus(*P_ROWS[:2]).to(dtype), 0.7) for dtype in kinds))
 
 
 # ---- beam_search
@@ -501,64 +614,62 @@ def score_of(tree, ids, alpha):
     return log_p_of(tree, ids) / penalty(n, alpha)
 
 
-def search(tree, beam, limit, alpha, *, live="shrink", stop=True, **wrong):
-    """Beam search in Python numbers. `live` and `stop` are ways to do it right:
+def search(tree, beam, limit, alpha, **ways):
+    """Beam search in Python numbers; `ways` do it right in other ways, or wrong."""
+    return pick_best(tree, explore(tree, beam, limit, alpha, **ways), alpha, ways)
+
+
+def explore(tree, beam, limit, alpha, *, live="shrink", stop=True, **wrong):
+    """Return the hypotheses: those that finished, those still alive. Ways to do it right:
 
     "shrink": the beam best candidates, ended ones put aside; "refill": always `beam` alive ones;
     "slots": ended ones keep their place in the beam. `stop`: once `beam` have ended.
     `wrong` makes mistakes.
     """
     add = wrong.get("add", lambda old, new: old + new)
-    never_end, prune = wrong.get("extend_finished"), wrong.get("prune", lambda ids, total: total)
-    living, finished = [([tree.bos], 0.0)], []
+    seen = wrong.get("seen", lambda ids, living: ids)
+    prune = wrong.get("prune", lambda ids, total, alpha: total)
+    end = None if wrong.get("extend_finished") else tree.eos
     room = limit + wrong.get("more_room", 0)
+
+    def best_of(candidates, count=beam):
+        return sorted(candidates, key=lambda c: prune(*c, alpha), reverse=True)[:count]
+
+    living, finished = [([tree.bos], 0.0)], []
     while living and len(living[0][0]) < room and not (stop and len(finished) >= beam):
-        groups = [
-            [
-                ([*ids, token], add(total, more))
-                for token, more in enumerate(tree(wrong_seen(wrong, ids)))
-            ]
+        candidates = [
+            ([*ids, token], add(total, more))
             for ids, total in living
+            for token, more in enumerate(tree(seen(ids, living)))
         ]
-        candidates = [c for group in groups for c in group]
         if live == "slots":
-            best = best_of([*candidates, *finished], prune, beam)
-            finished = [c for c in best if c[0][-1] == tree.eos]
-            living = [c for c in best if c[0][-1] != tree.eos]
-            continue
-        best = best_of(candidates, prune, beam)
-        ended = [] if never_end else [c for c in best if c[0][-1] == tree.eos]
-        finished += ended
+            candidates, finished = candidates + finished, []
+        best = best_of(candidates, beam - (len(finished) if wrong.get("narrower") else 0))
+        finished = finished + [c for c in best if c[0][-1] == end and not wrong.get("forget")]
+        living = [c for c in best if c[0][-1] != end or wrong.get("both")]
         if live == "refill":
-            best = best_of([c for c in candidates if c[0][-1] != tree.eos], prune, beam)
-            living = best
-        else:
-            living = [c for c in best if never_end or c[0][-1] != tree.eos]
+            living = best_of([c for c in candidates if c[0][-1] != end])
         if wrong.get("first_ended") and finished:
             break
-    return pick_best(finished, living, alpha, wrong)
+        if wrong.get("best_ended") and best[0][0][-1] == end:
+            return best[:1], []
+    return finished, living
 
 
-def wrong_seen(wrong, ids):
-    return wrong.get("seen", lambda ids: ids)(ids)
-
-
-def best_of(candidates, key, count):
-    return sorted(candidates, key=lambda c: key(*c), reverse=True)[:count]
-
-
-def pick_best(finished, living, alpha, wrong):
+def pick_best(tree, hypotheses, alpha, wrong):
+    finished, living = hypotheses
     if wrong.get("only_finished"):
         living = living if not finished else []
     if wrong.get("only_living") and living:
         finished = []
     divide = wrong.get("penalty", penalty)
-    counted = wrong.get("counted", 0)
+    n = wrong.get("n", lambda ids, eos: len(ids) - 1)
     sign = -1 if wrong.get("worst") else 1
+    combine = wrong.get("score", lambda total, penalty: total / penalty)
 
     def score(hypothesis):
         ids, total = hypothesis
-        return sign * wrong.get("of", float)(total) / divide(len(ids) - 1 + counted, alpha)
+        return sign * combine(wrong.get("of", float)(total), divide(n(ids, tree.eos), alpha))
 
     every = finished + living
     return max(every, key=score)[0] if not wrong.get("first") else every[0][0]
@@ -571,6 +682,10 @@ WAYS = [
 BEAM_MISTAKES = {
     "finished hypotheses are extended: what ends in EOS is put aside, and never gets a further "
     "token.": {"extend_finished": True},
+    "what ends in EOS is put aside, and extended all the same: take it out of those that live.": {
+        "both": True,
+        "live": "shrink",
+    },
     "the score is not divided by the length penalty: `alpha` is not used.": {
         "penalty": lambda n, alpha: 1.0
     },
@@ -584,9 +699,25 @@ BEAM_MISTAKES = {
     "alpha is not the exponent of the penalty: it is left out there, or stands as a factor.": {
         "penalty": lambda n, alpha: (5 + n) / 6
     },
+    "alpha is always 0.6, the paper's: take the one that is given.": {
+        "penalty": lambda n, alpha: penalty(n, 0.6)
+    },
+    "only n is divided by 6: the brackets are around 5 + n.": {
+        "penalty": lambda n, alpha: (5 + n / 6) ** alpha
+    },
+    "the penalty is subtracted: the log-probability is divided by it.": {
+        "score": lambda total, penalty: total - penalty
+    },
     "the probability is divided by the penalty: it is the log-probability.": {"of": math.exp},
-    "n counts BOS as well: it is the number of tokens after it.": {"counted": 1},
-    "n leaves out one token too many: all tokens after BOS count, EOS too.": {"counted": -1},
+    "n counts BOS as well (or the 5 is a 6): it is the number of tokens after it.": {
+        "n": lambda ids, eos: len(ids)
+    },
+    "n leaves out one token too many: all tokens after BOS count, EOS too.": {
+        "n": lambda ids, eos: len(ids) - 2
+    },
+    "n does not count EOS: it is one of the tokens after BOS.": {
+        "n": lambda ids, eos: len(ids) - 1 - ids[1:].count(eos)
+    },
     "the worst hypothesis is returned.": {"worst": True},
     "the search ends with the first hypothesis that finishes. Others may still be better.": {
         "first_ended": True
@@ -604,6 +735,17 @@ BEAM_MISTAKES = {
     "the finished hypotheses are forgotten: only what lives at the end is compared.": {
         "only_living": True
     },
+    "what ends in EOS is thrown away: put it aside, and compare it at the end.": {"forget": True},
+    "the search ends as soon as the best candidate ends in EOS. Others may still be better.": {
+        "best_ended": True
+    },
+    "fewer candidates are taken after some have finished: it is `beam` in every round.": {
+        "narrower": True
+    },
+    "the best are chosen by their score: until the end it is the sum that counts.": {
+        "live": "slots",
+        "prune": lambda ids, total, alpha: total / penalty(len(ids) - 1, alpha),
+    },
     "log-probabilities of earlier tokens are lost: a candidate's is the sum along its way.": {
         "add": lambda old, new: new
     },
@@ -611,13 +753,16 @@ BEAM_MISTAKES = {
     "the search ends one token too early: there may be `max_length` ids, BOS among them.": {
         "more_room": -1
     },
-    "step gets only the newest token of each prefix.": {"seen": lambda ids: ids[-1:]},
-    "BOS is left out of what step gets.": {"seen": lambda ids: ids[1:] or ids},
+    "step gets only the newest token of each prefix.": {"seen": lambda ids, living: ids[-1:]},
+    "BOS is left out of what step gets.": {"seen": lambda ids, living: ids[1:] or ids},
+    "the first row that step returns is used for all prefixes: each has its own.": {
+        "seen": lambda ids, living: living[0][0]
+    },
     "probabilities are added: it is their logarithms that add up.": {
         "add": lambda old, new: old + math.exp(new)
     },
     "the candidates are those with the smallest sums: take the largest.": {
-        "prune": lambda ids, total: -total
+        "prune": lambda ids, total, alpha: -total
     },
 }
 
@@ -666,6 +811,9 @@ BEAM_TREES = (  # seed, V, bos, eos, spread, end; beam, max_length, alpha
     (223, 6, 4, 0, 0.8, -0.2, 3, 4, 2.0),
     (40046, 4, 3, 0, 1.3, -0.2, 3, 6, 1.0),
     (40060, 4, 1, 3, 1.3, 0.0, 4, 4, 2.0),
+    (500201, 6, 2, 5, 0.8, 0.1, 3, 5, 1.5),
+    (500353, 4, 2, 3, 2.0, 0.0, 2, 6, 2.0),
+    (505631, 4, 2, 1, 0.8, -0.2, 4, 4, 1.5),
     (30000, 4, 0, 3, 1.3, 0.1, 9, 4, 0.6),
     (30000, 4, 0, 3, 1.3, 0.1, 30, 4, 0.6),
     (30000, 4, 0, 3, 1.3, 0.1, 1, 6, 1.0),
@@ -717,7 +865,7 @@ def test_beam_search_finds_the_best_hypothesis(beam_search):
     for text, results in known.items():
         if all(map(close, answers, results)):
             expect(answers[first], right[first], {text.strip(): answers[first]}, call=call)
-    raise CheckFailed(beam_difference(tree, limit, alpha, answers[first], right[first]), call)
+    raise CheckFailed(beam_difference(*trees[first], answers[first], right[first]), call)
 
 
 def test_a_sentence_of_one_id_is_bos(beam_search):
@@ -726,7 +874,7 @@ def test_a_sentence_of_one_id_is_bos(beam_search):
     expect(answer, [tree.bos], {"`max_length` is not kept: BOS is one of its ids.": lambda: answer})
 
 
-def beam_difference(tree, limit, alpha, answer, expected):
+def beam_difference(tree, beam, limit, alpha, answer, expected):
     """Say what is wrong with a hypothesis that no known mistake explains."""
     text = f"The result is {describe(answer)}, expected {describe(expected)}."
     if not answer or any(not isinstance(i, int) or not 0 <= i < tree.V for i in answer):
@@ -737,9 +885,20 @@ def beam_difference(tree, limit, alpha, answer, expected):
         return f"{text} It goes on after EOS: a finished hypothesis is put aside."
     if len(answer) > limit:
         return f"{text} It has more than {limit} ids."
+    if answer[-1] != tree.eos and len(answer) < limit:
+        return f"{text} It neither ends in EOS nor has {limit} ids: what stopped the search?"
     came, best = (score_of(tree, ids, alpha) for ids in (answer, expected))
-    better = "scores less than" if came < best else "was not in reach of this beam, unlike"
-    return f"{text} With a score of {came:.4f} it {better} the other, which has {best:.4f}."
+    scores = f"Its score is {came:.4f}, the other's {best:.4f}."
+    found = [c for way in WAYS for part in explore(tree, beam, limit, alpha, **way) for c in part]
+    if any(close(answer, ids) for ids, _ in found):
+        return (
+            f"{text} {scores} Both are hypotheses of a right search. Is the score wrong, or the "
+            "last choice, or has the better one got lost on the way?"
+        )
+    return (
+        f"{text} {scores} A beam of {beam} does not come to it: look at how the candidates are "
+        "made, added up, and cut to the best of all together."
+    )
 
 
 # ---- CachedSelfAttention
@@ -751,21 +910,22 @@ def heads_of(x, heads):
 
 def attend(w, heads, x, *, keep=None, memory=None, **wrong):
     """Causal attention over x (B, L, d_model), one query after the other; `wrong` breaks it."""
-    split = wrong.get("split", heads_of)
-    project = wrong.get("project", {})
+    split, stored = wrong.get("split", heads_of), wrong.get("stored", lambda kept: kept)
+    layers = {"q": "w_q", "k": "w_k", "v": "w_v"} | wrong.get("project", {})
+    w = w | {"nothing": torch.eye(x.shape[-1], dtype=x.dtype)}
     past = x if memory is None else torch.cat([memory, x], 1)
-    q = split(x @ w[project.get("q", "w_q")].T, heads)
-    k, v = (split(past @ w[project.get(n, f"w_{n}")].T, heads) for n in "kv")
     extra = past.shape[1] - x.shape[1]
+    queries, keys, values = (past @ w[layers[name]].T for name in "qkv")
     rows = []
-    for t in range(x.shape[1]):
-        seen = slice(0, extra + t + 1) if keep is None else keep(extra + t)
-        scores = q[:, :, t : t + 1] @ k[:, :, seen].transpose(-2, -1)
+    for t in range(extra, past.shape[1]):
+        seen = slice(0, t + 1) if keep is None else keep(t)
+        q = split(queries[:, t : t + 1], heads)
+        k, v = (stored(split(kept[:, seen], heads)) for kept in (keys, values))
+        scores = q @ k.transpose(-2, -1)
         divisor = math.sqrt(scores.shape[-1]) if wrong.get("by_tokens") else wrong.get("divisor")
         scores = scores / (divisor or math.sqrt(q.shape[-1]))
-        weights = scores.softmax(wrong.get("axis", -1))
-        values = v[:, :, seen].flip(2) if wrong.get("backwards") else v[:, :, seen]
-        merged = (weights @ values).transpose(1, 2).flatten(2)
+        weights = scores if wrong.get("no_softmax") else scores.softmax(wrong.get("axis", -1))
+        merged = (weights @ (v.flip(2) if wrong.get("backwards") else v)).transpose(1, 2).flatten(2)
         rows.append(merged if wrong.get("no_w_o") else merged @ w["w_o"].T)
     return torch.cat(rows, 1)
 
@@ -786,6 +946,10 @@ def again(w, heads, x):
 
 def interleaved(x, heads):
     return x.unflatten(-1, (-1, heads)).permute(0, 3, 1, 2)
+
+
+def reshaped(x, heads):
+    return x.reshape(len(x), heads, x.shape[1], -1)
 
 
 def cache_mistakes(w, heads, x, before=None):
@@ -824,6 +988,9 @@ def cache_mistakes(w, heads, x, before=None):
         ),
         "there is one head only, as wide as the model.": lambda: attend(w, 1, x),
         "each head gets every H-th feature, not d_k neighbours.": run(split=interleaved),
+        "the heads are cut by `reshape` or `view` alone: that mixes tokens and features. Split the "
+        "last axis, then swap axes 1 and 2.": run(split=reshaped),
+        "the softmax is missing.": run(no_softmax=True),
         "the softmax runs over the queries. There is one, so every weight is 1.": run(axis=-2),
         "the softmax runs over the heads.": run(axis=1),
         "the softmax runs over the batch.": run(axis=0),
@@ -831,6 +998,13 @@ def cache_mistakes(w, heads, x, before=None):
         "belong together.": run(backwards=True),
         "the kept keys and values go through their layers again at every step: keep either "
         "the tokens or what the layers made of them.": lambda: again(w, heads, x),
+        "keys and values are mixed up.": run(project={"k": "w_v", "v": "w_k"}),
+        "keys and values are kept in float16.": run(stored=lambda kept: kept.half().to(x.dtype)),
+        "positions are added: they belong to the embedding.": (
+            lambda: attend(w, heads, x + lab.sinusoidal_encoding(x.shape[1], d_model))
+        ),
+        "keys are the tokens themselves: w_k is missing.": run(project={"k": "nothing"}),
+        "values are the tokens themselves: w_v is missing.": run(project={"v": "nothing"}),
         "keys are made by w_q.": run(project={"k": "w_q"}),
         "values are made by w_k.": run(project={"v": "w_k"}),
         "queries are made by w_k.": run(project={"q": "w_k"}),
@@ -848,9 +1022,21 @@ def cache_mistakes(w, heads, x, before=None):
 
 def made(CachedSelfAttention, d_model, heads, dtype=torch.float32):
     module = CachedSelfAttention(d_model, heads).to(dtype)
+    for method in ("reset", "step"):
+        assert hasattr(module, method), f"The class has no method `{method}`: keep the names."
     names = ("w_q", "w_k", "w_v", "w_o")
+    no_memory_among_the_weights(module)
     weights = random_weights(module, {f"{n}.weight": (d_model, d_model) for n in names})
     return module, {name.split(".")[0]: weight for name, weight in weights.items()}
+
+
+def no_memory_among_the_weights(module):
+    for name in module.state_dict():
+        assert "." in name, (
+            f"state_dict has `{name}`: the memory would be saved with the weights. Keep it in a "
+            "plain attribute, not in an nn.Parameter; a buffer needs persistent=False. And keep "
+            "`__init__` as it was given."
+        )
 
 
 def step_by_step(module, x):
@@ -865,58 +1051,94 @@ def step_by_step(module, x):
     return torch.cat(states, 1)
 
 
-def check_states(module, weights, heads, x, before=None):
+def states_case(module, weights, heads, x, before=None):
+    """Return a case for `expect_all`; `before` is what the module read before a reset."""
     given = (len(x), 1, x.shape[-1])
-    steps = f"CachedSelfAttention({x.shape[-1]}, {heads}), {x.shape[1]} times step(x {given})"
-    after = " after reset()" if before is not None else ""
-    expect(
-        step_by_step(module, x),
-        attend(weights, heads, x),
-        cache_mistakes(weights, heads, x, before),
-        call=steps + after,
-    )
+    call = f"CachedSelfAttention({x.shape[-1]}, {heads}), {x.shape[1]} times step(x {given})"
+    expected = attend(weights, heads, x)
+    more = {"call": call, "hint": lambda states: first_wrong_token(states, expected)}
+    if before is not None:
+        after = "Before reset() all was right: does it leave something behind?"
+        more = {"call": f"{call} after reset()", "hint": lambda states: after}
+    return step_by_step(module, x), expected, cache_mistakes(weights, heads, x, before), more
+
+
+def right_tokens(states, expected):
+    """Return how many tokens come out right before the first wrong one."""
+    right = [close(*pair) for pair in zip(states.unbind(1), expected.unbind(1), strict=True)]
+    return right.index(False)
+
+
+def first_wrong_token(states, expected):
+    count = right_tokens(states, expected)
+    if count == 0:
+        return (
+            "Already the first token is wrong. It sees itself alone, so w_o(w_v(x)) comes out: "
+            "look at values and heads, and whether empty places are among the keys."
+        )
+    if count == 1:
+        return "The first token is right, later ones are not: look at q, k, and at what is kept."
+    return f"The first {count} tokens are right: what happens to the memory then?"
+
+
+def test_two_modules_with_the_same_weights_agree(CachedSelfAttention):
+    (one, weights), (other, _) = (made(CachedSelfAttention, 12, 3) for _ in "12")
+    other.load_state_dict(one.state_dict())
+    x = torch.randn(2, 5, 12)
+    first, second = step_by_step(one, x), step_by_step(other, x)
+    no_memory_among_the_weights(one)
+    if not close(second, first):
+        why = "Nothing may be drawn: there is no dropout here."
+        if close(first, attend(weights, 3, x)):
+            why = (
+                "They share one memory: keep it in `self`, made anew in `reset`, not in the class, "
+                "a default argument or a global."
+            )
+        raise CheckFailed(
+            f"Two modules with equal weights read the same tokens, and their states differ. {why}",
+            "two CachedSelfAttention(12, 3), one after the other",
+        )
 
 
 def test_cached_states_are_those_of_causal_attention(CachedSelfAttention):
-    for B, d_model, L, heads in ((2, 12, 5, 3), (1, 6, 4, 1), (3, 8, 3, 4), (2, 4, 2, 2)):
-        module, weights = made(CachedSelfAttention, d_model, heads)
-        check_states(module, weights, heads, torch.randn(B, L, d_model))
+    expect_all(
+        states_case(*made(CachedSelfAttention, d_model, heads), heads, torch.randn(B, L, d_model))
+        for B, d_model, L, heads in ((2, 12, 5, 3), (1, 6, 4, 1), (3, 8, 3, 4), (2, 4, 2, 2))
+    )
+
+
+def sequences_after_resets(module, weights):
+    before = torch.randn(2, 5, 12)
+    step_by_step(module, before)
+    for B, L in ((2, 4), (2, 5), (3, 2), (1, 4)):  # the same batch size first; never more tokens
+        module.reset()
+        x = torch.randn(B, L, 12)
+        try:
+            yield states_case(module, weights, 3, x, before)
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise CheckFailed(
+                f"The first batch went well; after reset() step stops with {type(error).__name__}: "
+                f"{str(error)[:200]}\nIs something of it still there? reset forgets keys and "
+                "values, and how many sentences there were.",
+                f"CachedSelfAttention(12, 3), step(x {(B, 1, 12)}) after reset()",
+            ) from None
+        before = torch.cat([before, x], 1) if len(x) == len(before) else x
 
 
 def test_after_a_reset_nothing_is_left(CachedSelfAttention):
     module, weights = made(CachedSelfAttention, 12, 3)
-    first = torch.randn(2, 5, 12)
-    step_by_step(module, first)
-    before = first
-    for B, L in ((2, 4), (2, 6), (3, 2), (1, 4)):  # the same batch size first, and then others
-        module.reset()
-        x = torch.randn(B, L, 12)
-        check_states(module, weights, 3, x, before)
-        before = x
+    expect_all(sequences_after_resets(module, weights))
 
 
-def test_two_modules_do_not_share_their_memory(CachedSelfAttention):
-    (one, w_one), (two, w_two) = (made(CachedSelfAttention, 8, 2) for _ in "12")
-    a, b = torch.randn(2, 2, 4, 8)
-    with torch.no_grad():
-        turns = [(one.step(a[:, t : t + 1]), two.step(b[:, t : t + 1])) for t in range(4)]
-    for states, w, x in zip(zip(*turns, strict=True), (w_one, w_two), (a, b), strict=True):
-        if not close(torch.cat(states, 1), attend(w, 2, x)):
-            raise CheckFailed(
-                "Each module is right alone, but two that take turns are not: they share one "
-                "memory. Keep it in `self`, made anew in `reset`, not in the class, a default "
-                "argument or a global.",
-                "two CachedSelfAttention(8, 2), step by step in turns",
-            )
-
-
-def test_a_long_sequence_and_other_dtypes(CachedSelfAttention):
+def test_a_long_sequence(CachedSelfAttention):
     module, weights = made(CachedSelfAttention, 4, 2)
-    check_states(module, weights, 2, torch.randn(2, 150, 4))
+    expect_all([states_case(module, weights, 2, torch.randn(2, 260, 4))])
+
+
+def test_cached_states_in_half_and_double_precision(CachedSelfAttention):
     for dtype in (torch.float64, torch.float16):
         module, weights = made(CachedSelfAttention, 8, 2, dtype)
         x = torch.randn(2, 3, 8).to(dtype)
-        module.reset()
         wide = {name: weight.double() for name, weight in weights.items()}
         states = step_by_step(module, x)
         expect(states, attend(wide, 2, x.double()).to(dtype), cache_mistakes(weights, 2, x))
@@ -925,11 +1147,11 @@ def test_a_long_sequence_and_other_dtypes(CachedSelfAttention):
 # ---- repaired_states
 
 
-def placed(chunks, table, places, scale=None):
+def placed(chunks, table, places, scale=None, encoding_scale=1.0):
     """Return embeddings plus the encoding of each token's place."""
     x = table[torch.cat(chunks, 1)] * (math.sqrt(table.shape[1]) if scale is None else scale)
     encoding = lab.sinusoidal_encoding(200, table.shape[1]).to(table.dtype)
-    return x + encoding[places]
+    return x + encoding[places] * encoding_scale
 
 
 def causal(x, w_q, w_k, w_v, mask=None):
@@ -969,6 +1191,25 @@ def place_mistakes(chunks, table, *matrices):
         "the offset is the length of the piece before, not of all pieces before it.": at(
             within + torch.tensor([0, *lengths[:-1]]).repeat_interleave(torch.tensor(lengths))
         ),
+        "only the first piece counts: every later one begins behind it.": at(
+            within + lengths[0] * (piece > 0)
+        ),
+        "every piece after the first is taken for one token.": at(
+            within + (lengths[0] + piece - 1) * (piece > 0)
+        ),
+        "the count is raised too early: a piece begins where the ones before it end.": at(
+            starts + torch.tensor(lengths).repeat_interleave(torch.tensor(lengths)) + within
+        ),
+        "sentences are counted, not tokens: tokens are axis 1.": at(
+            within + piece * len(chunks[0])
+        ),
+        "the encoding is multiplied by √d_model as well: only the embedding is.": at(
+            numbers, encoding_scale=math.sqrt(table.shape[1])
+        ),
+        "keys and values are mixed up.": lambda: causal(right, *(matrices[i] for i in (0, 2, 1))),
+        "the first rows of the causal mask are taken: a piece stands in its last rows.": (
+            lambda: causal(right, *matrices, numbers <= within[:, None])
+        ),
         "no token has a position at all.": lambda: causal(
             table[torch.cat(chunks, 1)] * math.sqrt(table.shape[1]), *matrices
         ),
@@ -991,16 +1232,25 @@ def pieces_mask(lengths):
     return torch.arange(sum(lengths)) < ends[:, None]
 
 
-def test_states_do_not_depend_on_how_the_tokens_come(repaired_states):
+def chunk_cases(repaired_states):
     ways = ((3, 1, 1, 1), (1, 1, 1, 1, 1), (5,), (2, 3, 1), (4, 2, 3), (1, 4), (40, 1, 30))
     for B, lengths in zip((2, 1, 3, 2, 2, 2, 2), ways, strict=True):
         table, matrices = torch.randn(9, 8) / math.sqrt(8), torch.randn(3, 8, 8) / 2
         tokens = torch.randint(9, (B, sum(lengths)))
         chunks = list(tokens.split(lengths, dim=1))
         expected = causal(placed(chunks, table, torch.arange(sum(lengths))), *matrices)
-        answer = repaired_states(chunks, table, *matrices)
         call = f"repaired_states with pieces of {', '.join(map(str, lengths))} tokens"
-        expect(answer, expected, place_mistakes(chunks, table, *matrices), call=call)
+        answer = repaired_states(chunks, table, *matrices)
+
+        def hint(states, expected=expected):
+            return f"Right tokens before the first wrong one: {right_tokens(states, expected)}."
+
+        mistakes = place_mistakes(chunks, table, *matrices)
+        yield answer, expected, mistakes, {"call": call, "hint": hint}
+
+
+def test_states_do_not_depend_on_how_the_tokens_come(repaired_states):
+    expect_all(chunk_cases(repaired_states))
 
 
 def test_states_of_a_second_text_are_those_of_a_first(repaired_states):
