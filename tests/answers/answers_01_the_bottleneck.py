@@ -190,6 +190,18 @@ def with_the_tanh_from_exponentials_of_a_negative_number(query, keys, W_q, W_k, 
     return (x.sign() * (1 - small) / (1 + small)) @ v
 
 
+@wrong("additive_scores", "the query's new axis stands behind its features", "unsqueeze(1)")
+def new_axis_behind(query, keys, W_q, W_k, v):
+    """unsqueeze(2) for unsqueeze(1)."""
+    return torch.tanh((query @ W_q).unsqueeze(2) + keys @ W_k) @ v
+
+
+@wrong("additive_scores", "v stands in front")
+def v_in_front(query, keys, W_q, W_k, v):
+    """v · tanh(…) copied from the equation of one key."""
+    return v @ torch.tanh((query @ W_q).unsqueeze(1) + keys @ W_k)
+
+
 @wrong("additive_scores", "the query lacks an axis", "unsqueeze(1)")
 def query_axis_forgotten(query, keys, W_q, W_k, v):
     """Adds (B, d_a) to (B, Lk, d_a): fits whenever there are as many keys as sentences."""
@@ -695,6 +707,14 @@ def over_the_batch(query, keys, lengths, W_q, W_k, v):
     """dim=0."""
     scores = additive(query, keys, W_q, W_k, v)
     weights = scores.masked_fill(~is_real(keys, lengths), -1e9).softmax(0)
+    return (weights.unsqueeze(1) @ keys).squeeze(1), weights
+
+
+@wrong("repaired_context", "NaN", "over the keys, dim=1")
+def over_the_batch_with_infinity(query, keys, lengths, W_q, W_k, v):
+    """dim=0 with −inf: where no sentence has a real state, all scores are −inf."""
+    scores = additive(query, keys, W_q, W_k, v)
+    weights = scores.masked_fill(~is_real(keys, lengths), -math.inf).softmax(0)
     return (weights.unsqueeze(1) @ keys).squeeze(1), weights
 
 

@@ -85,6 +85,8 @@ def score_mistakes(query, keys, W_q, W_k, v):
         f"{axis}: key j of every sentence met the query of sentence j. Use unsqueeze(1).": (
             lambda: torch.tanh(q + k) @ v
         ),
+        "the query's new axis stands behind its features. It has to stand in the keys' place: "
+        "unsqueeze(1).": lambda: torch.tanh(q[:, :, None] + k) @ v,
         "every sentence is asked with the query of sentence 0.": (
             lambda: torch.tanh(q[0] + k) @ v if len(q) > 1 else None
         ),
@@ -154,6 +156,9 @@ def score_mistakes(query, keys, W_q, W_k, v):
             lambda: right / len(v)
         ),
         "the product with v is not added up over the features.": lambda: torch.tanh(both) * v,
+        "v stands in front, `v @ …`, and so meets the keys' axis. It has to meet the last one.": (
+            lambda: v @ torch.tanh(both)
+        ),
         "v meets the keys' axis, not the last one.": (
             lambda: (torch.tanh(both) * v[:, None]).sum(-1)
         ),
@@ -493,7 +498,10 @@ def check_repair(repaired_context, lengths, *tensors):
     query, keys, *others = tensors
     arguments = query, keys, torch.tensor(lengths), *others
     names = ("context", "weights")
-    why = "A row whose scores are all −inf gives NaN: which states of that sentence are real?"
+    why = (
+        "A softmax over nothing but −inf gives NaN. It has to run over the keys, dim=1, and every "
+        "sentence has a real state."
+    )
     answer = repaired_context(*arguments)
     mistakes = repair_mistakes(*arguments)
     expect(answer, additive_context(*arguments), mistakes, names=names, nan=why)
