@@ -162,15 +162,20 @@ def load_notebook(path: str | Path) -> dict[str, Any]:
     notebook.
     """
     path = Path(path)
-    try:
-        cells = list(json.loads(path.read_text("utf-8"))["cells"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is not a notebook: {error}") from None
     namespace: dict[str, Any] = {"__name__": path.stem, "__problems__": []}
-    for number, cell in enumerate(cells, 1):
-        if cell["cell_type"] == "code":
-            _load_cell("".join(cell["source"]), f"{path.name}, cell {number}", namespace)
+    for number, (kind, source) in enumerate(read_cells(path), 1):
+        if kind == "code":
+            _load_cell(source, f"{path.name}, cell {number}", namespace)
     return namespace
+
+
+def read_cells(path: Path) -> list[tuple[str, str]]:
+    """Return the type and the source of each cell; `ValueError` if the file is not a notebook."""
+    try:
+        cells = json.loads(path.read_text("utf-8"))["cells"]
+        return [(cell["cell_type"], "".join(cell["source"])) for cell in cells]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise ValueError(f"{path} is not a notebook: {error}") from None
 
 
 def _load_cell(source: str, where: str, namespace: dict[str, Any]) -> None:
@@ -180,10 +185,13 @@ def _load_cell(source: str, where: str, namespace: dict[str, Any]) -> None:
     except SyntaxError as error:
         namespace["__problems__"].append(f"{where}, line {error.lineno}: {error.msg}")
         return
+    except (ValueError, MemoryError, RecursionError) as error:  # no text, or too deeply nested
+        namespace["__problems__"].append(f"{where}: {type(error).__name__}: {error}")
+        return
     for statement in filter(_is_definition, statements):
         try:
             exec(compile(ast.Module([statement], []), where, "exec"), namespace)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             problem = f"{where}, line {statement.lineno}: {type(error).__name__}: {error}"
             namespace["__problems__"].append(problem)
 

@@ -68,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     try:
         status = options.command(options)
-        sys.stdout.flush()
+        print(end="", flush=True)
         return status
     except KeyboardInterrupt:
         _say(f"\n{NAME}: stopped. {_how_to_go_on(options)}")
@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read our output has seen enough, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, torch.OutOfMemoryError) as error:
         _say(f"{NAME}: error: {' '.join(str(error).split())}")
         return 2
 
@@ -306,7 +306,7 @@ def _processes(device: str | None) -> Iterator[str]:
 
 def _usable(device: str) -> str:
     try:
-        torch.zeros(1, device=device)
+        torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError) as error:
         problem = str(error).splitlines()[0]
         raise ValueError(f"device {device!r} cannot be used on this machine: {problem}") from None
@@ -338,7 +338,7 @@ def _translate(options: argparse.Namespace) -> int:
 
 def _read(sentences: list[str]) -> Iterator[list[str]]:
     """Yield the sentences to translate at once: all of them, or each that somebody types."""
-    if sentences:
+    if sentences or sys.stdin is None:
         yield sentences
     elif sys.stdin.isatty():
         _say("Type a sentence and press Enter. Ctrl-D ends it.")

@@ -6,6 +6,7 @@ from transformer_lab.inputs import is_number, require
 
 PAD, BOS, EOS, UNK = range(4)
 """Ids of the special tokens: padding, begin of sentence, end of sentence, unknown."""
+MAX_BEAM = 1000
 
 
 def _require_integers(config: object, names: str, low: int, high: int) -> None:
@@ -13,7 +14,7 @@ def _require_integers(config: object, names: str, low: int, high: int) -> None:
         value = getattr(config, name)
         require(
             type(value) is int and low <= value <= high,
-            f"{name} must be a whole number from {low:,} to {high:,}, got {value!r}",
+            f"{name} must be a whole number from {low:,} to {high:,}, got {value!r:.60}",
         )
 
 
@@ -22,14 +23,14 @@ def _require_numbers(config: object, names: str, low: float, high: float) -> Non
         value = getattr(config, name)
         require(
             is_number(value) and low <= value <= high,
-            f"{name} must be a number from {low} to {high}, got {value!r}",
+            f"{name} must be a number from {low} to {high}, got {value!r:.60}",
         )
 
 
 def _require_booleans(config: object, names: str) -> None:
     for name in names.split():
         value = getattr(config, name)
-        require(type(value) is bool, f"{name} must be True or False, got {value!r}")
+        require(type(value) is bool, f"{name} must be True or False, got {value!r:.60}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +150,7 @@ class Preset:
             f"model must be a ModelConfig and training a TrainConfig, got "
             f"{type(self.model).__name__} and {type(self.training).__name__}",
         )
-        _require_integers(self, "beam", 1, 1000)
+        _require_integers(self, "beam", 1, MAX_BEAM)
 
 
 def _sizes(vocab_size: int, **sizes) -> ModelConfig:

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from transformer_lab.config import BOS, EOS, PAD
+from transformer_lab.config import BOS, EOS, MAX_BEAM, PAD
 from transformer_lab.inputs import check_floats, check_sizes, check_type, is_number, require
 from transformer_lab.model import Transformer
 
@@ -64,7 +64,7 @@ def _write(model: Transformer, source: Tensor, choose, max_length: int | None, u
     max_length = _check_max_length(model, max_length)
     memory, memory_mask = model.encode(source)
     cache = model.new_cache() if use_cache else None
-    written = source.new_full((len(source), max_length), PAD)
+    written = source.new_full((len(source), max_length), PAD, dtype=torch.int64)
     written[:, 0] = BOS
     rows = torch.arange(len(source), device=source.device)  # the sentences still in the batch
     ended = torch.zeros_like(rows, dtype=torch.bool)
@@ -105,10 +105,11 @@ def keep_top_p(logits: Float[Tensor, "*B V"], p: float) -> Float[Tensor, "*B V"]
     check_floats(logits, "logits", "... V")
     require(is_number(p) and 0 < p <= 1, f"p must be above 0 and at most 1, got {p!r}")
     ordered, order = logits.sort(dim=-1, descending=True, stable=True)
-    probabilities = ordered.softmax(dim=-1)
+    probabilities = ordered.softmax(dim=-1, dtype=torch.float32)
     before = probabilities.cumsum(dim=-1) - probabilities  # reached without this token
-    # The most probable token stays even where p is so small that float32 makes it 0.
-    ordered = ordered.masked_fill((before >= p) & (before > 0), -math.inf)
+    # The most probable token stays even where p is so small that float32 makes it 0; with p = 1
+    # all stay, though the rounded sum may be 1 before its end.
+    ordered = ordered.masked_fill((before >= p) & (before > 0) & (p < 1), -math.inf)
     return torch.empty_like(logits).scatter(-1, order, ordered)
 
 
@@ -133,7 +134,9 @@ def beam_search(
     """
     max_length = _check_max_length(model, max_length)
     check_sizes(beam=beam)
-    require(is_number(alpha) and alpha >= 0, f"alpha must be a number from 0, got {alpha!r}")
+    require(beam <= MAX_BEAM, f"beam must be at most {MAX_BEAM:,}, got {beam}")
+    in_range = is_number(alpha) and 0 <= alpha <= 10
+    require(in_range, f"alpha must be a number from 0 to 10, got {alpha!r:.60}")
     memory, memory_mask = model.encode(source)
     search = _Beams(len(source), beam, max_length, alpha, source.device)
     cache = model.new_cache()
@@ -142,7 +145,7 @@ def beam_search(
     for step in range(1, max_length):
         newest = search.alive[search.open][:, :, step - 1].reshape(-1, 1)
         logits = model.decode(newest, memory, memory_mask, cache=cache)[:, -1]
-        rows = search.extend(step, logits.log_softmax(dim=-1))
+        rows = search.extend(step, logits.log_softmax(dim=-1, dtype=torch.float32))
         if len(rows) == 0:
             break
         cache.select(rows)

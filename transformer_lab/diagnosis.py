@@ -99,8 +99,9 @@ def expect_predictions(
 def random_weights(module: Any, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
     """Fill a module's parameters at random (std 0.5) and return copies of them by name.
 
-    Raises `CheckFailed` unless `state_dict` has exactly these names and shapes: the tests put
-    the same weights into the learner's module and into their own.
+    Raises `CheckFailed` unless `state_dict` has exactly these names and shapes, each a parameter
+    of its own that learns: the tests put the same weights into the learner's module and into
+    their own.
     """
     __tracebackhide__ = True
     if not isinstance(module, nn.Module):
@@ -114,9 +115,112 @@ def random_weights(module: Any, shapes: Mapping[str, tuple[int, ...]]) -> dict[s
                 f"expected {shapes.get(name, 'none')}: keep `__init__` as it was given.",
                 type(module).__name__,
             )
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    for name in shapes:
+        own = parameters.get(name)
+        twin = next((n for n in shapes if n != name and parameters.get(n) is own), None)
+        what = f"is the same parameter as {twin}; it should be one of its own"
+        if own is None or not own.requires_grad:
+            what = "cannot learn; it should be an nn.Parameter, and not frozen"
+        elif twin is None:
+            continue
+        why = f"{name} {what}: keep `__init__` as it was given."
+        raise CheckFailed(why, type(module).__name__)
     for weight in state.values():  # they share their memory with the parameters
         weight.normal_(std=0.5)
     return {name: weight.clone() for name, weight in state.items()}
+
+
+# ---- Whether a module can learn, and whether a call begins anew
+
+CUT = (
+    "The result is cut off from the weights, so nothing can be learnt. Do without .detach(), "
+    ".numpy(), .data, .item() and torch.no_grad()."
+)
+UNTRAINED = (
+    "{0} gets no gradient, so it cannot learn: the result does not depend on it, or the way to it "
+    "is cut by .detach(), .numpy(), .data or torch.no_grad()."
+)
+UNREACHED = (
+    "No gradient comes through to {0}, so what made it, a layer below or the encoder, could not "
+    "learn. Do without .detach(), .numpy(), .data and torch.no_grad()."
+)
+KEPT = "(in an attribute, in a default such as `=[]`, under a global name)"
+
+
+def expect_learning(module: nn.Module, right: Callable, **inputs: Any) -> None:
+    """Raise `CheckFailed` unless each parameter and each float input gets the right gradient.
+
+    `right` computes the result from the inputs and the module's own parameters.
+    """
+    __tracebackhide__ = True
+    given = {
+        name: value.detach().clone().requires_grad_()
+        for name, value in inputs.items()
+        if isinstance(value, Tensor) and value.is_floating_point()
+    }
+    leaves = {**dict(module.named_parameters()), **given}
+    answer = module(*(inputs | given).values())
+    if not isinstance(answer, Tensor) or not answer.requires_grad:
+        raise CheckFailed(CUT, _call(answer))
+    came = _gradients(answer, leaves)
+    for name in leaves:
+        if not came[name].any():
+            raise CheckFailed(
+                (UNREACHED if name in given else UNTRAINED).format(name), _call(answer)
+            )
+    for name, wanted in _gradients(right(*(inputs | given).values()), leaves).items():
+        expect(
+            came[name],
+            wanted,
+            names=(f"The gradient of {name}",),
+            hint=lambda _: "Is a part of the way to it cut by .detach(), .data or torch.no_grad()?",
+            call=_call(answer),
+        )
+
+
+def _gradients(answer: Tensor, leaves: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the gradient of each leaf: 0 for one that the answer does not depend on."""
+    pull = torch.linspace(-1, 1, answer.numel(), dtype=answer.dtype).view(answer.shape)
+    grads = torch.autograd.grad((answer * pull).sum(), list(leaves.values()), allow_unused=True)
+    return {
+        name: torch.zeros_like(leaf) if grad is None else grad
+        for (name, leaf), grad in zip(leaves.items(), grads, strict=True)
+    }
+
+
+def expect_no_memory(answer: Callable, right: Callable, first: Sequence, second: Sequence) -> None:
+    """Raise `CheckFailed` if a call shows what an earlier call was given.
+
+    `first` and `second` are arguments of the same shapes. If already the call with `first` is
+    wrong, nothing is said: other checks know why.
+    """
+    __tracebackhide__ = True
+    one = answer(*first)
+    was_right = close(one, right(*first))
+    again = answer(*first)
+    known = isinstance(one, (Tensor, np.ndarray, list, tuple, numbers.Real))
+    if known and close(one, one) and not close(again, one):
+        raise CheckFailed(
+            "The same call gave two answers. Is something drawn at random (dropout?), or kept from "
+            f"call to call {KEPT}?",
+            _call(again),
+        )
+    if not was_right:
+        return
+    two = answer(*second)
+    if not close(one, right(*first)):
+        raise CheckFailed(
+            "This call changed what an earlier call had returned: both gave out the same object. "
+            "Make a new one in each call.",
+            _call(two),
+        )
+    if not close(two, right(*second)):
+        raise CheckFailed(
+            "This call came out wrong after one with other numbers, which was right. Is something "
+            f"kept from call to call {KEPT}? Each call has to begin anew.",
+            _call(two),
+        )
 
 
 # ---- The known mistake
@@ -187,6 +291,9 @@ def _problem(actual: Any, expected: Any, names: Sequence[str], nan: str) -> str:
         return f"{name} is {_kind(actual)}, expected a number."
     if isinstance(expected, dict):
         return _dict_problem(actual, expected, name, nan)
+    if isinstance(actual, float) and isinstance(expected, numbers.Real):
+        came, wanted = _apart(actual, float(expected))
+        return f"{name} is {came}, expected {wanted}."
     return f"{name} is {describe(actual)}, expected {describe(expected)}."
 
 
@@ -236,7 +343,8 @@ def _difference(a: Tensor, b: Tensor, wrong: Tensor) -> str:
     """Say where the numbers differ most, and a pattern if there is one."""
     size = torch.where(wrong, (a - b).abs().nan_to_num(math.inf), -1)
     where = _place(size == size.max())
-    text = f"{a[where]:.4g} at {list(where)}, expected {b[where]:.4g}"
+    came, wanted = _apart(float(a[where]), float(b[where]))
+    text = f"{came} at {list(where)}, expected {wanted}"
     text += f"; {int(wrong.sum())} of {wrong.numel()} numbers differ." if where else "."
     if not a.any():
         return f"{text} Everything is 0."
@@ -247,6 +355,12 @@ def _difference(a: Tensor, b: Tensor, wrong: Tensor) -> str:
     if a.ndim > 1 and wrong[1:].any() and not wrong[0].any():
         return f"{text} The first along axis 0 is right, the others are not."
     return text + _rearranged(a, b)
+
+
+def _apart(one: float, other: float) -> tuple[str, str]:
+    """Write two numbers with as many digits as it takes to tell them apart, at least four."""
+    pairs = [(f"{one:.{digits}g}", f"{other:.{digits}g}") for digits in (4, 6, 9, 17)]
+    return next((pair for pair in pairs if pair[0] != pair[1]), pairs[0])
 
 
 def _rearranged(a: Tensor, b: Tensor) -> str:

@@ -69,7 +69,8 @@ def read_config(path: Path, config_class: type):
     """Return the dataclass stored in `path` as JSON; `ValueError` for unknown or missing fields."""
     values = read_json(path)
     unknown = sorted(set(values) - {field.name for field in fields(config_class)})
-    require(not unknown, f"{path} has settings that {config_class.__name__} lacks: {unknown}")
+    lacks = f"{path} has settings that {config_class.__name__} lacks"
+    require(not unknown, f"{lacks}: {unknown!r:.60}")
     try:
         return config_class(**values)
     except (TypeError, ValueError) as error:

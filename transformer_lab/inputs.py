@@ -4,12 +4,12 @@ On the model's own path a message is made only once the check has failed: while 
 reads along, a size that is written into a message is a size that it compiles for, and no other.
 """
 
-import math
+import sys
 
 import torch
 from torch import Tensor
 
-INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+INTEGERS = (torch.int64, torch.int32)  # what `nn.Embedding` looks up
 
 
 def require(condition: bool, message: str) -> None:
@@ -26,8 +26,9 @@ def describe(value: object) -> str:
 
 
 def is_number(value: object) -> bool:
-    """Whether `value` is a finite number, and no boolean."""
-    return isinstance(value, int | float) and type(value) is not bool and math.isfinite(value)
+    """Whether `value` is a finite number that a float can hold, and no boolean."""
+    right = isinstance(value, int | float) and type(value) is not bool
+    return right and abs(value) <= sys.float_info.max
 
 
 def check_type(value: object, kind: type, name: str) -> None:
@@ -49,7 +50,7 @@ def check_ids(ids: object, name: str, axes: str = "B L") -> None:
         shape = ", ".join(names)
         raise ValueError(f"{name} must be a tensor of shape ({shape}), got {describe(ids)}")
     if ids.dtype not in INTEGERS:
-        raise ValueError(f"{name} must hold integer ids, got {ids.dtype}")
+        raise ValueError(f"{name} must hold integer ids (int64 or int32), got {ids.dtype}")
 
 
 def check_floats(x: object, name: str, axes: str, **last: int) -> None:

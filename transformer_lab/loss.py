@@ -29,7 +29,7 @@ def sequence_loss(
         f"label_smoothing must be from 0 to below 1, got {label_smoothing!r}",
     )
     real = targets != PAD
-    logits, targets = logits[real], targets[real]
+    logits, targets = logits[real], targets[real].long()
     require(targets.numel() > 0, f"targets must hold a word, got nothing but padding (id {PAD})")
     require(
         bool((targets >= 0).all() and (targets < V).all()),

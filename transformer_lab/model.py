@@ -186,11 +186,11 @@ class DecoderCache:
 
     def select(self, rows: Tensor) -> None:
         """Keep these sentences, in this order (rows may repeat)."""
-        if self.tokens is not None:
-            self.tokens = self.tokens[rows]
         for caches in self.layers:
             for cache in caches:
                 cache.select(rows)
+        if self.tokens is not None:
+            self.tokens = self.tokens[rows]
 
 
 def _check_batch(tokens: Tensor, name: str) -> None:

@@ -250,10 +250,13 @@ def _table(values, labels, names, *, ax, title: str, vmin, vmax, numbers: bool |
     _name(ax, values.shape, labels, names)
     ax.set_title(title, parse_math=False)
     if values.size <= 64 if numbers is None else numbers:
-        style = {"ha": "center", "va": "center", "fontsize": 8}
+        texts = np.vectorize("{:.2f}".format)(values)
+        room = 72 * min(cell, _room(ax, columns)) / max(map(len, texts.flat))
+        style = {"ha": "center", "va": "center", "fontsize": max(8.0, min(10.0, 1.1 * room))}
         for (row, column), value in np.ndenumerate(values):
-            color = "white" if (value - vmin) / (vmax - vmin) > 0.55 else "black"
-            ax.text(column, row, f"{value:.2f}".replace("-", "−"), color=color, **style)
+            # From 0.67 on white has more contrast than black.
+            color = "white" if (value - vmin) / (vmax - vmin) > 0.67 else "black"
+            ax.text(column, row, texts[row, column].replace("-", "−"), color=color, **style)
     return ax
 
 
@@ -289,4 +292,4 @@ def _grid(ax, shape: tuple[int, int]) -> None:
 
 def _whole_ticks(ax) -> None:
     for axis in (ax.xaxis, ax.yaxis):
-        axis.get_major_locator().set_params(integer=True)
+        axis.get_major_locator().set_params(integer=True, min_n_ticks=1)

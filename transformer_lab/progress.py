@@ -9,10 +9,12 @@ a line of ratings under it:
 """
 
 import argparse
+import io
 import json
 import re
 import sys
 from collections.abc import Iterable
+from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from transformer_lab.checking import (
     check_files,
     course_folder,
     load_notebook,
+    read_cells,
     run_checks,
     target_folder,
     task_from,
@@ -53,8 +56,7 @@ class Task:
 
 def tasks_in(path: Path) -> list[Task]:
     """Return the tasks whose headings stand in a notebook."""
-    cells = json.loads(path.read_text("utf-8"))["cells"]
-    sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
+    sources = [source for kind, source in read_cells(path) if kind == "markdown"]
     return [
         Task(
             lesson=path.stem,
@@ -96,7 +98,9 @@ def _state(task: Task, file: Path, namespace: dict | None) -> tuple[str, str]:
     except NotWritten as stub:
         return NOT_WRITTEN, "" if stub.task in task.names else f"needs {stub.task}"
     except CheckFailed as failure:
-        return "wrong", failure.why.splitlines()[0]
+        first, *others = failure.why.splitlines()
+        # "Your code stopped at this line:" says nothing without the line.
+        return "wrong", " ".join([first, *map(str.strip, others)]) if first[-1:] == ":" else first
     return "passed", ""
 
 
@@ -113,7 +117,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def progress(target: str | Path = "exercises", as_json: bool = False) -> int:
     """Print the table (or JSON); return 0 if every task is passed, else 1."""
-    tasks = measure(target)
+    with redirect_stdout(io.StringIO()):  # what the learner's code prints is no part of it
+        tasks = measure(target)
     if as_json:
         print(json.dumps([asdict(task) for task in tasks], indent=1))
     else:

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from transformer_lab.config import EOS, PAD, PRESETS, TASKS, Preset
+from transformer_lab.config import EOS, MAX_BEAM, PAD, PRESETS, TASKS, Preset
 from transformer_lab.data import Batch, batches_by_tokens, date_pairs, load_multi30k
 from transformer_lab.decoding import beam_search, greedy_decode
 from transformer_lab.files import as_folder, read_json, write_json
@@ -261,8 +261,8 @@ def load_run(folder: str | os.PathLike = PRETRAINED) -> Run:
     metrics = read_json(folder / METRICS)
     data, beam = metrics.get("data"), metrics.get("beam")
     require(
-        data in TASKS and type(beam) is int and beam >= 1,
-        f"{folder / METRICS} does not say what was trained: data={data!r}, beam={beam!r}",
+        data in TASKS and type(beam) is int and 1 <= beam <= MAX_BEAM,
+        f"{folder / METRICS} does not say what was trained: data={data!r:.60}, beam={beam!r:.60}",
     )
     model, tokenizer = load(folder), Tokenizer.load(folder / TOKENIZER)
     sizes = {model.config.source_vocab_size, model.config.target_vocab_size}

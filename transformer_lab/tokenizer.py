@@ -46,9 +46,9 @@ def train_tokenizer(
         return Tokenizer(alphabet)
     vocab_size = DEFAULT_VOCAB_SIZE if vocab_size is None else vocab_size
     require(
-        isinstance(vocab_size, int) and vocab_size >= smallest,
+        isinstance(vocab_size, int) and smallest <= vocab_size <= 10_000_000,
         f"vocab_size must be a whole number, {smallest} or more (the special pieces and the "
-        f"characters of these texts), got {vocab_size!r}",
+        f"characters of these texts), at most 10,000,000, got {vocab_size!r}",
     )
     return _train_bpe(texts, vocab_size, alphabet)
 

@@ -59,7 +59,7 @@ class Objective(nn.Module):
     ) -> Float[Tensor, ""]:
         check_ids(target, "target")
         states = self.states(source, target[:, :-1]).flatten(0, 1)
-        targets, weight = target[:, 1:].flatten(), self.model.generator.weight
+        targets, weight = target[:, 1:].flatten().long(), self.model.generator.weight
         if targets.device.type == "cpu":  # a GPU would have to wait until it is known where it is
             real = targets != PAD
             states, targets = states[real], targets[real]
@@ -272,6 +272,8 @@ class TrainingRun:
         if folder and (folder / STATE).exists():
             self._restore()
         if folder and self.is_main:
+            # If there can be no folder, that is known now and not at the first checkpoint.
+            (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
             remove_leftovers(folder)
         self.objective = _engine(Objective(model, config), config, self.size)
         self.started = time.perf_counter() - self.seconds
@@ -350,7 +352,8 @@ class TrainingRun:
             last = self.history[-1]
             self.step, self.tokens = int(last["step"]), int(last["tokens"])
             self.seconds = float(last["seconds"])
-            require(steps[-1] == self.step > 0, "its last snapshot is not its last step")
+            in_order = steps == sorted({*steps}) and steps[0] > 0 and steps[-1] == self.step
+            require(in_order, "its snapshots must rise to its last step")
         except (LookupError, TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"{path} is not a training state: {error!r}") from None
         for part, ours in self.identity.items():

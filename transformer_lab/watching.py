@@ -41,7 +41,7 @@ def run_check(test: Callable[..., None], objects: Mapping[str, Any]) -> None:
             test(**{name: _watch(name, target) for name, target in objects.items()})
         except (CheckFailed, NotWritten):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise _explained(error) from None
 
 
@@ -65,7 +65,7 @@ def _clean_room() -> Iterator[None]:
         torch.set_default_dtype(dtype)
 
 
-def _explained(error: Exception) -> Exception:
+def _explained(error: BaseException) -> Exception:
     """Turn an error into a message that shows the learner's line, not ours."""
     frames = list(traceback.walk_tb(error.__traceback__))
     if isinstance(error, NotImplementedError) and str(error) == NOT_WRITTEN:
@@ -104,15 +104,7 @@ def is_library(file: str) -> bool:
 def _watch(name: str, target: Any) -> Any:
     """Return `target` so wrapped that its calls are noted and its inputs are clones."""
     if inspect.isclass(target):
-        methods = inspect.getmembers(target, inspect.isfunction)
-        own = {
-            method: _watch(f"{name}.{method}", function)
-            for method, function in methods
-            if method[0] != "_"
-            and getattr(nn.Module, method, None) is not function
-            and not isinstance(inspect.getattr_static(target, method), staticmethod)
-        }
-        return type(target)(target.__name__, (target,), own)
+        return _watch_class(name, target)
     if not callable(target):
         raise CheckFailed(f"{name} is {describe(target)}; it should be a function or a class.")
 
@@ -123,6 +115,7 @@ def _watch(name: str, target: Any) -> Any:
         given = bound.arguments
         bound.arguments = {label: _clone(value) for label, value in given.items()}
         call = _call_text(name, given)
+        before = _settings(name, given)
         CALLS.append((call, None))
         RUNNING.append(name)
         try:
@@ -137,9 +130,73 @@ def _watch(name: str, target: Any) -> Any:
                     "new tensor, `x -= 1` changes the one that belongs to the caller.",
                     call,
                 )
+        after = _settings(name, given)
+        for key, value in before.items():
+            if key in after and not _same_setting(after[key], value):
+                raise CheckFailed(SPOILT[key[0]].format(*key[1:]), call)
         return result
 
     return functools.wraps(target)(watched)
+
+
+def _watch_class(name: str, target: type) -> type:
+    """Return a subclass whose own public methods are watched, and none of `nn.Module`'s."""
+    own = {
+        method: _watch(f"{name}.{method}", function)
+        for method, function in inspect.getmembers(target, inspect.isfunction)
+        if method[0] != "_"
+        and getattr(nn.Module, method, None) is not function
+        and not isinstance(inspect.getattr_static(target, method), staticmethod)
+    }
+    return type(target)(target.__name__, (target,), own)
+
+
+# What a call must leave as it was, and what is said if it does not.
+SPOILT = {
+    "dtype": "The call changed torch's default dtype, for every tensor that is made after it. Name "
+    "the dtype where you make a tensor: torch.zeros(3, dtype=x.dtype).",
+    "gradients": "The call switched gradients on or off for everything after it. `with "
+    "torch.no_grad():` ends with its block, torch.set_grad_enabled(…) does not.",
+    "mode": "The call changed the mode of {0}, train or eval, and left it so: dropout would be off "
+    "in the training that follows, or on in use. Leave the mode alone, or put it back at the end: "
+    "`was = model.training`, `model.train(was)`.",
+    "learns": "The call changed requires_grad of {0}.{1}: what is frozen never learns.",
+    "parameter": "The call put another parameter in the place of {0}.{1}. The optimizer holds the "
+    "one that `__init__` made, and would train a number that nobody reads.",
+    "numbers": "The call changed the numbers that are stored in {0}.{1}. Only the optimizer may "
+    "change a parameter; work with new tensors.",
+    "names": "The call gave the module a new parameter, or took one away: the optimizer and the "
+    "checkpoints know nothing of it. Parameters are made in `__init__`.",
+}
+
+
+def _settings(name: str, given: Mapping[str, Any]) -> dict[tuple, Any]:
+    """Return torch's settings, and those of each module among the arguments.
+
+    A module must also keep its parameters in its own `forward` or `step`; other methods and
+    functions may be there in order to change them.
+    """
+    settings = {("dtype",): torch.get_default_dtype(), ("gradients",): torch.is_grad_enabled()}
+    uses_itself = name.endswith((".forward", ".step"))
+    for label, module in given.items():
+        own = label == "self"
+        if not isinstance(module, nn.Module) or (own and not uses_itself):
+            continue
+        for part_name, part in module.named_modules():
+            settings["mode", f"{label}.{part_name}".rstrip(".")] = part.training
+        parameters = dict(module.named_parameters(remove_duplicate=False))
+        for where, parameter in parameters.items():
+            settings["learns", label, where] = parameter.requires_grad
+            if own:
+                settings["parameter", label, where] = parameter
+                settings["numbers", label, where] = parameter.detach().clone()
+        if own:
+            settings[("names",)] = list(parameters)
+    return settings
+
+
+def _same_setting(one: Any, other: Any) -> bool:
+    return one is other if isinstance(other, nn.Parameter) else _identical(one, other)
 
 
 def _bind(name: str, target: Any, args: tuple, kwargs: dict) -> inspect.BoundArguments:

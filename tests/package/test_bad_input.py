@@ -105,10 +105,11 @@ def trained() -> Run:
     return Run(None, MODEL, Tokenizer(["a", "b", "c", "d", "▁"]), "dates", 1)
 
 
-def with_cache(target: Tensor) -> Tensor:
+def with_cache(target: Tensor, rows: tuple[int, ...] = (0, 1)) -> Tensor:
     memory, mask = MODEL.encode(IDS)
     cache = MODEL.new_cache()
     MODEL.decode(TARGET, memory, mask, cache=cache)
+    cache.select(torch.tensor(rows))
     return MODEL.decode(target, memory[: len(target)], mask[: len(target)], cache=cache)
 
 
@@ -164,6 +165,7 @@ BAD = {
         (lambda: filled_cache().select([0]), "rows must be a tensor", "list"),
         (lambda: filled_cache().select(torch.tensor([0.0])), "integer", "torch.float32"),
         (lambda: filled_cache().select(torch.tensor([0, 2])), "from 0 to 1", "[0, 2]"),
+        (lambda: with_cache(TARGET, rows=(0, 2)), "from 0 to 1", "[0, 2]"),
     ],
     "causal_mask": [
         (lambda: causal_mask(-1), "whole number from 0", "-1"),
@@ -203,6 +205,7 @@ BAD = {
         (lambda: TokenEmbedding(9, 8)(IDS + 3), "from 0 to 8", "3 to 10"),
         (lambda: TokenEmbedding(9, 8)(IDS - 1), "from 0 to 8", "-1 to 6"),
         (lambda: TokenEmbedding(9, 8)(IDS.float()), "integer ids", "torch.float32"),
+        (lambda: TokenEmbedding(9, 8)(IDS.short()), "int64 or int32", "torch.int16"),
         (lambda: TokenEmbedding(9, 8)([[1, 2]]), "(B, L)", "list"),
     ],
     "FeedForward": [
@@ -313,6 +316,7 @@ BAD = {
         (lambda: sequence_loss(IDS, IDS), "logits must be floating-point", "torch.int64"),
         (lambda: sequence_loss(LOGITS, IDS[:, :3]), "shape (2, 4)", "(2, 3)"),
         (lambda: sequence_loss(LOGITS, IDS.float()), "integer ids", "torch.float32"),
+        (lambda: sequence_loss(LOGITS, IDS.short()), "integer ids", "torch.int16"),
         (lambda: sequence_loss(LOGITS, None), "targets must be", "NoneType"),
         (lambda: sequence_loss(LOGITS, IDS + 3), "from 0 to 8", "3 to 10"),
         (lambda: sequence_loss(LOGITS, IDS - 3), "from 0 to 8", "-3 to 4"),
@@ -413,6 +417,8 @@ BAD = {
         (lambda: beam_search(MODEL, IDS, beam="5"), "beam must be a whole number", "'5'"),
         (lambda: beam_search(MODEL, IDS, alpha=-1), "alpha must be a number from 0", "-1"),
         (lambda: beam_search(MODEL, IDS, alpha=NAN), "alpha must be a number from 0", "nan"),
+        (lambda: beam_search(MODEL, IDS, alpha=1000), "alpha must be a number from 0", "1000"),
+        (lambda: beam_search(MODEL, IDS, beam=10**12), "beam must be at most 1,000", "10000000"),
         (lambda: beam_search(MODEL, IDS, max_length=1), "from 2 to the model's 10", "1"),
     ],
     "Batch": [
@@ -455,6 +461,7 @@ BAD = {
         (lambda: train_tokenizer("abc"), "texts must be a list of strings", "str"),
         (lambda: train_tokenizer([1]), "text must be a string", "int"),
         (lambda: train_tokenizer(["ab"], 3), "vocab_size must be a whole number", "3"),
+        (lambda: train_tokenizer(["ab"], 10**12), "vocab_size must be a whole number", "10000"),
         (lambda: train_tokenizer(["ab"], kind="word"), '"bpe" or "characters"', "'word'"),
         (lambda: train_tokenizer(["ab"], 50, kind="characters"), "no vocab_size", "50"),
     ],
@@ -509,6 +516,12 @@ GOOD = {
     "no tokens to embed": (lambda: TokenEmbedding(9, 8)(IDS[:0]).shape, (0, 4, 8)),
     "ids of another integer type": (
         lambda: torch.equal(MODEL(IDS.int(), TARGET.int()), MODEL(IDS, TARGET)), True),
+    "int32 targets": (
+        lambda: torch.equal(sequence_loss(LOGITS, IDS.int()), sequence_loss(LOGITS, IDS)), True),
+    "int32 ids to decode": (
+        lambda: torch.equal(greedy_decode(MODEL, IDS.int()), greedy_decode(MODEL, IDS)), True),
+    "int32 ids to search": (
+        lambda: torch.equal(beam_search(MODEL, IDS.int()), beam_search(MODEL, IDS)), True),
     "a sentence of padding": (lambda: bool(MODEL(IDS * 0, TARGET).isfinite().all()), True),
     "a sentence of max_length": (
         lambda: MODEL(torch.full((1, 10), 4), TARGET[:1]).shape, (1, 4, 9)),

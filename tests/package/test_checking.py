@@ -22,7 +22,13 @@ from transformer_lab.checking import (
     target_folder,
     task_from,
 )
-from transformer_lab.diagnosis import expect_error, expect_predictions, random_weights
+from transformer_lab.diagnosis import (
+    expect_error,
+    expect_learning,
+    expect_no_memory,
+    expect_predictions,
+    random_weights,
+)
 from transformer_lab.watching import NOT_WRITTEN, NotWritten, run_check
 
 
@@ -64,6 +70,8 @@ RANDOM = torch.arange(6.0).reshape(2, 3).sin() + 2
         ((ONES, None), (ONES, RANDOM), "b is None"),
         ((ONES, 2 * RANDOM), (ONES, RANDOM), "b is "),
         (7, 8, "is 7, expected 8"),
+        (0.12341, 0.12342, "is 0.12341, expected 0.12342"),
+        (torch.tensor(0.12336), torch.tensor(0.12342), "is 0.12336 at [], expected 0.12342"),
         ("7", 7, "is '7' (str), expected a number"),
         (float("nan"), 7, "is nan, expected 7"),
         ([(1, 2)], [(1, 3)], "is [(1, 2)], expected [(1, 3)]"),
@@ -171,6 +179,83 @@ def test_parameters_are_checked_by_name_and_shape_and_then_filled():
         random_weights(None, {})
 
 
+def test_each_parameter_must_learn_and_be_its_own():
+    shapes = {"0.weight": (2, 2), "1.weight": (2, 2)}
+
+    def layers():
+        return nn.Sequential(*(nn.Linear(2, 2, bias=False) for _ in range(2)))
+
+    random_weights(layers(), shapes)
+    frozen, buffer, shared = layers(), layers(), layers()
+    frozen[1].weight.requires_grad_(False)
+    del buffer[1].weight
+    buffer[1].register_buffer("weight", torch.ones(2, 2))
+    shared[1].weight = shared[0].weight
+    for module, words in (
+        (frozen, "1.weight cannot learn"),
+        (buffer, "1.weight cannot learn"),
+        (shared, "0.weight is the same parameter as 1.weight"),
+    ):
+        with pytest.raises(CheckFailed, match=words):
+            random_weights(module, shapes)
+
+
+class Double(nn.Module):
+    """Twice x W."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(3, 3))
+
+    def forward(self, x):
+        return 2 * x @ self.w
+
+
+def test_a_module_must_pass_the_right_gradient_to_its_parameters_and_its_inputs():
+    x = torch.randn(2, 3)
+
+    def learning(module):
+        expect_learning(module, lambda x: 2 * x @ module.w, x=x)
+
+    learning(Double())
+    deaf = Double()
+    for forward, words in (
+        (lambda x: x @ deaf.w + (x @ deaf.w).detach(), "gradient of w is .* way to it cut"),
+        (lambda x: 2 * x.detach() @ deaf.w, "No gradient comes through to x"),
+        (lambda x: 2 * x @ deaf.w.detach(), "w gets no gradient, so it cannot learn"),
+        (lambda x: (2 * x @ deaf.w).detach(), "cut off from the weights"),
+    ):
+        deaf.forward = forward
+        with pytest.raises(CheckFailed, match=words):
+            learning(deaf)
+
+
+def test_a_call_must_not_remember_another():
+    kept, calls = [], []
+
+    def first(x):
+        kept.append(x)
+        return 2 * kept[0]
+
+    def counting(x):
+        calls.append(x)
+        return 2 * x if len(calls) == 1 else 0 * x
+
+    def into_one(x, out=torch.zeros(2)):  # noqa: B008
+        return torch.mul(x, 2, out=out)
+
+    pair = (torch.tensor([1.0, 2]),), (torch.tensor([3.0, 5]),)
+    expect_no_memory(lambda x: 2 * x, lambda x: 2 * x, *pair)
+    expect_no_memory(lambda x: 3 * x, lambda x: 2 * x, *pair)  # for other checks
+    for answer, words in (
+        (first, "wrong after one with other numbers"),
+        (counting, "The same call gave two answers"),
+        (into_one, "both gave out the same object"),
+    ):
+        with pytest.raises(CheckFailed, match=words):
+            expect_no_memory(answer, lambda x: 2 * x, *pair)
+
+
 # ---- run_check: what happens around a call
 
 
@@ -231,6 +316,53 @@ def test_methods_of_a_class_are_watched_and_state_dict_is_not_touched():
 
     said = message(test, layer=Layer)
     assert said.startswith("✗ layer.forward(x (4, 3))") and "changed its argument x" in said
+
+
+def new_parameter(module):
+    module.w = nn.Parameter(module.w.detach().clone())
+
+
+def one_more(module):
+    module.v = nn.Parameter(torch.ones(1))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda module: torch.set_default_dtype(torch.float64), "torch's default dtype"),
+        (lambda module: torch.set_grad_enabled(False), "switched gradients on or off"),
+        (lambda module: module.eval(), "changed the mode of self, train or eval"),
+        (lambda module: module.part.eval(), "changed the mode of self.part, train or eval"),
+        (lambda module: module.requires_grad_(False), "requires_grad of self.w: what is frozen"),
+        (new_parameter, "another parameter in the place of self.w"),
+        (lambda module: module.w.data.add_(2), "the numbers that are stored in self.w"),
+        (one_more, "gave the module a new parameter"),
+    ],
+)
+def test_a_call_must_leave_settings_modes_and_parameters_alone(spoil, words):
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w, self.part = nn.Parameter(torch.ones(3)), nn.Dropout()
+            self.reset()
+
+        def reset(self):  # may change parameters: it is no forward
+            self.w.data.zero_()
+
+        def forward(self, x):
+            spoil(self)
+            return x
+
+    assert words in message(lambda layer: layer()(1), layer=Layer)
+
+
+def test_a_function_must_leave_the_mode_of_its_models_alone():
+    models = [nn.Linear(2, 2) for _ in range(2)]
+    run_check(lambda f: f(*models), {"f": lambda one, other: one.weight.data.zero_()})
+    said = message(lambda f: f(*models), f=lambda one, other: other.eval())
+    assert "changed the mode of other, train or eval" in said
+    said = message(lambda f: f(*models), f=lambda one, other: one.requires_grad_(False))
+    assert "changed requires_grad of one.weight" in said
 
 
 def test_an_error_in_the_learners_code_shows_the_line_and_not_ours():
@@ -440,7 +572,34 @@ def test_an_error_in_a_loaded_function_shows_its_line(tmp_path):
     assert "    return y.nothing\n" in message(lambda f: f(1), f=names["f"])
 
 
-@pytest.mark.parametrize("text", ["", "no json", "[]", "{}", '{"cells": 3}'])
+@pytest.mark.parametrize(
+    "source",
+    ["import sys\nX = sys.exit(0)", "X = '\ud800'", "X = " + "-" * 100_000 + "1"],
+    ids=["exit", "half a character", "too deep"],
+)
+def test_no_cell_can_stop_the_others(tmp_path, source):
+    names = load_notebook(written(tmp_path, source, "def g(): return 1"))
+    assert names["g"]() == 1 and len(names["__problems__"]) == 1
+    assert "cell 1" in names["__problems__"][0]
+
+
+def test_a_function_that_leaves_python_is_wrong():
+    def leaves():
+        raise SystemExit(0)
+
+    assert "raise SystemExit(0)\nSystemExit: 0" in message(lambda f: f(), f=leaves)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "no json", "[]", "{}", '{"cells": 3}', '{"cells": [3]}', '{"cells": [{}]}'),
+        *("[" * 200_000, '{"cells": [{"cell_type": "code"}]}'),
+        '{"cells": [{"cell_type": "code", "source": null}]}',
+        '{"cells": [{"cell_type": "code", "source": [[]]}]}',
+    ],
+    ids=lambda text: text[:50],
+)
 def test_a_file_that_is_no_notebook_is_a_value_error(tmp_path, text):
     path = tmp_path / "x.ipynb"
     path.write_text(text)

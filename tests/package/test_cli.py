@@ -9,6 +9,7 @@ import time
 from dataclasses import fields
 
 import pytest
+import torch
 
 from transformer_lab import PRESETS, ModelConfig, TrainConfig, cli, load_run, runs, train
 from transformer_lab.files import read_json, read_tensors
@@ -134,6 +135,7 @@ def test_train_makes_a_run_folder_and_says_how_good_it_is(tmp_path, capsys):
         (["--steps=0"], "steps must be"),
         (["--vocab-size=100"], "vocab-size"),
         (["--device=nonsense"], "device 'nonsense'"),
+        (["--device=meta"], "device 'meta'"),
     ],
 )
 def test_a_wrong_setting_is_one_line_on_stderr(arguments, words, tmp_path, capsys):
@@ -142,6 +144,16 @@ def test_a_wrong_setting_is_one_line_on_stderr(arguments, words, tmp_path, capsy
     (line,) = (x for x in captured.err.splitlines() if not x.startswith("dates on"))
     assert line.startswith("transformer-lab: error: ") and words in line
     assert captured.out == ""
+
+
+def test_a_gpu_without_enough_memory_is_one_line_on_stderr(monkeypatch, capsys):
+    def full(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 9 GiB.")
+
+    monkeypatch.setattr(cli, "train", full)
+    assert cli.main(["train", "dates", "--output", "no folder", "--device=cpu"]) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line == "transformer-lab: error: CUDA out of memory. Tried to allocate 9 GiB."
 
 
 def test_an_unknown_preset_is_refused_with_those_that_there_are(capsys):
@@ -242,6 +254,12 @@ def test_what_cannot_be_translated_is_one_line_on_stderr(arguments, words, run, 
     assert cli.main(["translate", "--run", str(run.folder), *arguments]) == 2
     line = capsys.readouterr().err.splitlines()[-1]
     assert line.startswith("transformer-lab: error: ") and words in line
+
+
+@pytest.mark.parametrize(("stream", "sentences"), [("stdout", [DATE]), ("stdin", [])])
+def test_a_program_that_was_given_no_stdin_or_stdout_ends_well(run, monkeypatch, stream, sentences):
+    monkeypatch.setattr(sys, stream, None)
+    assert cli.main(["translate", "--run", str(run.folder), *sentences]) == 0
 
 
 def test_a_closed_pipe_is_silent(run):

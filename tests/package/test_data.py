@@ -254,7 +254,7 @@ BAD = {
     "rank": (lambda: PLAIN.Batch(IDS[0], IDS), r"source must be .* got shape \(3,\)"),
     "dtype": (
         lambda: PLAIN.Batch(IDS, IDS.float()),
-        "target must hold integer ids, got torch.float32",
+        "target must hold integer ids .* got torch.float32",
     ),
     "sentences": (lambda: PLAIN.Batch(IDS, IDS[:1]), "same number of sentences.* got 2 and 1"),
     "empty batch": (lambda: PLAIN.Batch(IDS[:0], IDS[:0]), "at least one, got 0 and 0"),

@@ -191,6 +191,14 @@ def test_returned_scores_are_those_of_teacher_forcing(tiny, seed, beam, alpha):
     assert all(len(set(map(tuple, row))) == beam for row in tokens.tolist())
 
 
+@pytest.mark.parametrize("kind", [torch.float64, torch.bfloat16])
+def test_a_model_of_another_precision_decodes_too(tiny, kind):
+    model, source = tiny().to(kind), sources(0)
+    assert beam_search(model, source, beam=1).tolist() == greedy_decode(model, source).tolist()
+    _, scores = beam_search(model, source, beam=3, return_all=True)
+    assert scores.dtype == torch.float32  # in bfloat16, hypotheses would have equal scores
+
+
 def test_a_beam_finds_what_greedy_misses(tiny):
     better = 0
     for seed in range(5):
@@ -249,6 +257,14 @@ def test_top_p_at_its_ends():
     sure = torch.tensor([0.0, 200.0, 0.0])
     assert keep_top_p(sure, 0.999).tolist() == [-math.inf, 200.0, -math.inf]
     assert keep_top_k(equal, 9).tolist() == [0.0] * 5
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_top_p_sums_a_large_vocabulary_exactly_enough(kind):
+    logits = 3 * torch.randn(10_000, generator=seeded()).to(kind)
+    assert (keep_top_p(logits, 1.0) > -math.inf).all()
+    kept = logits.double().softmax(-1)[keep_top_p(logits, 0.9) > -math.inf].sum()
+    assert 0.9 - 1e-4 < kept < 0.901
 
 
 @pytest.mark.parametrize("shape", [(7,), (3, 7), (2, 3, 7)])

@@ -88,6 +88,24 @@ def test_json_holds_the_same_and_nothing_else(course, capsys):
     assert second["names"] == ["b", "c"] and second["minutes"] == 15
 
 
+def test_what_the_learners_code_prints_is_no_part_of_the_json(course, capsys):
+    hand_in(course, "X = print('loaded')\ndef a(): print('called'); return 1")
+    assert progress.progress(as_json=True) == 1
+    assert json.loads(capsys.readouterr().out)[0]["state"] == "passed"
+
+
+@pytest.mark.parametrize("source", ["X = sys.exit(0)\ndef a(): return X", "def a(): sys.exit(0)"])
+def test_code_that_leaves_python_is_wrong_and_does_not_end_the_command(course, source):
+    hand_in(course, "import sys", source)
+    assert states(course)[0][0] == "wrong"
+
+
+def test_the_line_that_stopped_and_its_error_are_in_the_table(course):
+    hand_in(course, "def a(): return 1 / 0")
+    (_, why), _ = states(course)
+    assert why.startswith("Your code stopped at this line: def a(): return 1 / 0 ZeroDivision")
+
+
 def test_the_headings_may_come_from_the_exercises_if_there_are_no_solutions(course):
     solution = course / "solutions" / "01_x.ipynb"
     solution.rename(course / "exercises" / "01_x.ipynb")
@@ -97,6 +115,16 @@ def test_the_headings_may_come_from_the_exercises_if_there_are_no_solutions(cour
 def test_checks_of_a_lesson_without_exercises_are_passed_over(course):
     (course / "tests" / "exercises" / "test_00_tour.py").write_text("def test_x(x): pass\n")
     assert [task.lesson for task in progress.measure("solutions")] == ["01_x", "01_x"]
+
+
+def test_a_damaged_notebook_is_a_value_error(course):
+    (course / "exercises" / "01_x.ipynb").write_text('{"cells": [3]}')
+    with pytest.raises(ValueError, match=r"01_x\.ipynb is not a notebook"):
+        progress.progress()
+    (course / "solutions" / "01_x.ipynb").write_text('{"cells": [3]}')
+    hand_in(course, "def a(): return 1")
+    with pytest.raises(ValueError, match=r"01_x\.ipynb is not a notebook"):
+        progress.progress()
 
 
 def test_a_folder_that_is_not_there_is_a_value_error(course):

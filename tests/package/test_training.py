@@ -189,6 +189,15 @@ def test_a_folder_with_another_run_is_refused_and_left_alone(tiny, tmp_path, cha
 # ---------------------------------------------------------------------------- when training breaks
 
 
+def test_a_folder_that_cannot_be_made_is_noticed_before_the_first_step(tiny, tmp_path):
+    (tmp_path / "file").write_text("text")
+    config, folder = replace(CONFIG, checkpoint_every=40, steps=40), tmp_path / "file" / "run"
+    records = []
+    with pytest.raises(OSError):
+        fit(fresh(tiny), PAIRS, config, folder=folder, on_record=records.append, progress=False)
+    assert not records
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_loss_that_is_no_number_ends_the_run_and_the_last_checkpoint_survives(
     tiny, tmp_path, uninterrupted, monkeypatch, value
