@@ -339,6 +339,40 @@ def largest_absolute_value_subtracted(x, dim):
     return exp / exp.sum(dim, keepdim=True)
 
 
+@wrong("stable_softmax", "torch's default dtype", "dtype=x.dtype")
+def the_default_dtype_left_at_float64(x, dim):
+    """'More digits, so nothing overflows', for the whole notebook."""
+    torch.set_default_dtype(torch.float64)
+    return torch.softmax(x, dim)
+
+
+@wrong("stable_softmax", "switched gradients on or off", "ends with its block")
+def gradients_left_off(x, dim):
+    """Typed once to save memory, and never switched back."""
+    torch.set_grad_enabled(False)
+    return torch.softmax(x, dim)
+
+
+@wrong("stable_softmax", "changed its argument x")
+def shifted_through_a_view(x, dim):
+    """movedim returns a view, and -= writes through it."""
+    rows = x.movedim(dim, -1)
+    rows -= rows.amax(-1, keepdim=True)
+    return torch.softmax(x, dim)
+
+
+@wrong("stable_softmax", "has shape", "axes of length 1")
+def squeezed_at_the_end(x, dim):
+    """A squeeze left over from trying it with one row."""
+    return torch.softmax(x, dim).squeeze(0)
+
+
+@right("stable_softmax")
+def with_a_module_and_a_print(x, dim):
+    print("softmax of", tuple(x.shape))
+    return torch.nn.Softmax(dim=dim)(x)
+
+
 # ---- attend_one
 
 
@@ -532,6 +566,38 @@ def not_transposed_on_a_square(query, keys, values):
 def gates(query, keys, values):
     """Each key switched on by itself."""
     return (keys @ query / math.sqrt(len(query))).sigmoid() @ values
+
+
+@wrong("attend_one", "cut to a whole number", "math.isqrt")
+def a_whole_root(query, keys, values):
+    """math.isqrt is the first root that the editor offers."""
+    return torch.softmax(keys @ query / math.isqrt(len(query)), 0) @ values
+
+
+@wrong("attend_one", "makes 2 · d_k")
+def exponent_without_brackets(query, keys, values):
+    """** binds more tightly than /, so this is a division by 2 · d_k."""
+    return torch.softmax(keys @ query / len(query) ** 1 / 2, 0) @ values
+
+
+@wrong("attend_one", "8 is used for √d_k")
+def the_papers_root(query, keys, values):
+    """d_k is 64 in the paper."""
+    return torch.softmax(keys @ query / 8, 0) @ values
+
+
+@wrong("attend_one", "has shape ()", "axes of length 1")
+def output_squeezed(query, keys, values):
+    """Right until a value has one number only."""
+    weights = torch.softmax(keys @ query / math.sqrt(len(query)), 0)
+    return (weights[None] @ values).squeeze()
+
+
+@right("attend_one")
+def with_numpys_average(query, keys, values):
+    scores = (keys @ query / query.numel() ** 0.5).double().numpy()
+    weights = np.exp(scores - scores.max())
+    return torch.from_numpy(np.average(values.double().numpy(), axis=0, weights=weights))
 
 
 # ---- scaled_dot_product_attention
@@ -897,6 +963,57 @@ def squeezed(query, key, value, mask=None):
     return (weights @ value).squeeze(), weights.squeeze()
 
 
+@wrong("scaled_dot_product_attention", "cut to a whole number")
+def attention_scaled_by_a_whole_root(query, key, value, mask=None):
+    """int(√6) is 2."""
+    scores = query @ key.mT / int(query.shape[-1] ** 0.5)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    weights = scores.softmax(-1)
+    return weights @ value, weights
+
+
+FIRST_MASK = []
+
+
+@wrong("scaled_dot_product_attention", "after one with other numbers", "begin anew")
+def attention_with_the_first_mask(query, key, value, mask=None):
+    """A mask that is 'always the same' is made once and kept under a global name."""
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    if mask is not None:
+        FIRST_MASK.append(mask)
+        scores = scores.masked_fill(~FIRST_MASK[0], -math.inf)
+    weights = scores.softmax(-1)
+    return weights @ value, weights
+
+
+@wrong("scaled_dot_product_attention", "The same call gave two answers", "dropout?")
+def attention_with_dropout(query, key, value, mask=None):
+    """The paper's code has dropout here; F.dropout is in training unless told otherwise."""
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    weights = F.dropout(scores.softmax(-1), 0.1)
+    return weights @ value, weights
+
+
+@right("scaled_dot_product_attention")
+def key_by_key_with_a_running_maximum(query, key, value, mask=None):
+    shape = query.shape[:-1]
+    top, total = query.new_full((*shape, 1), -math.inf), query.new_zeros((*shape, 1))
+    output, scores = query.new_zeros((*shape, value.shape[-1])), []
+    for j in range(key.shape[-2]):
+        score = (query * key[..., j : j + 1, :]).sum(-1, keepdim=True) / math.sqrt(query.shape[-1])
+        if mask is not None:
+            score = torch.where(mask.expand(*shape, -1)[..., j : j + 1], score, -1e30)
+        new = torch.maximum(top, score)
+        old, exp, top = torch.exp(top - new), torch.exp(score - new), new
+        total = total * old + exp
+        output = output * old + exp * value[..., j : j + 1, :]
+        scores.append(score)
+    return output / total, torch.exp(torch.cat(scores, -1) - top) / total
+
+
 # ---- attention_gradient
 
 
@@ -1151,6 +1268,17 @@ def mean_of_the_products(query, key, value, grad_output):
     return backward(query, key, value, grad_output, rule)
 
 
+GRADIENTS = {}
+
+
+@wrong("attention_gradient", "after one with other numbers", "begin anew")
+def kept_by_shape(query, key, value, grad_output):
+    """A cache whose key is the shape."""
+    if query.shape not in GRADIENTS:
+        GRADIENTS[query.shape] = in_matrices(query, key, value, grad_output)
+    return GRADIENTS[query.shape]
+
+
 # ---- repaired_attention
 
 
@@ -1235,3 +1363,15 @@ def axis_two_for_a_batch(query, key, value):
 def weights_for_the_output(query, key, value):
     """The last line is lost while the first two are mended."""
     return weigh(query, key)
+
+
+@wrong("repaired_attention", "cut to a whole number")
+def a_repaired_whole_root(query, key, value):
+    """math.isqrt again."""
+    return (query @ key.mT / math.isqrt(key.shape[-1])).softmax(-1) @ value
+
+
+@wrong("repaired_attention", "has shape", "axes of length 1")
+def repaired_and_squeezed(query, key, value):
+    """squeeze() after a batch of one was tried out in the notebook."""
+    return ((query @ key.mT / math.sqrt(key.shape[-1])).softmax(-1) @ value).squeeze()

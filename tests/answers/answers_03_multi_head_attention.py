@@ -400,6 +400,13 @@ def merged_and_squeezed(x):
     return joined(x).squeeze()
 
 
+@wrong("merge_heads", "changed its argument x")
+def merged_after_a_swap_in_place(x):
+    """transpose_ with an underscore turns the caller's tensor."""
+    x.transpose_(1, 2)
+    return x.reshape(*x.shape[:2], -1)
+
+
 # ---- count_parameters
 
 
@@ -981,6 +988,203 @@ class BatchOfOneSqueezed(Parts):
         return super().forward(query, key, value, mask).squeeze(0)
 
 
+@wrong("MultiHeadAttention", "w_q.weight is the same parameter as w_k.weight")
+class OneLayerForQueriesAndKeys(Parts):
+    """'Both are compared with each other': one layer under two names."""
+
+    def __init__(self, d_model, num_heads):
+        super().__init__(d_model, num_heads)
+        self.w_k = self.w_q
+
+
+@wrong("MultiHeadAttention", "w_q.weight cannot learn", "not frozen")
+class Frozen(Parts):
+    """Taken from a notebook in which weights were copied from elsewhere."""
+
+    def __init__(self, d_model, num_heads):
+        super().__init__(d_model, num_heads)
+        self.requires_grad_(False)
+
+
+@wrong("MultiHeadAttention", "there are 2 heads, and num_heads is 3")
+class TwoHeads(Parts):
+    """`__init__` was retyped, with the lesson's number."""
+
+    def __init__(self, d_model, num_heads):
+        super().__init__(d_model, num_heads)
+        self.num_heads = 2
+
+
+@wrong("MultiHeadAttention", "cut to a whole number")
+class ScaledByAWholeRoot(Parts):
+    """math.isqrt(5) is 2."""
+
+    def attend(self, q, k, v, mask):
+        return weigh(q, k, mask, math.isqrt(self.d_k)) @ v
+
+
+@wrong("MultiHeadAttention", "makes 2 · d_k")
+class ScaledWithoutBrackets(Parts):
+    """x / d_k ** 1 / 2."""
+
+    def attend(self, q, k, v, mask):
+        return weigh(q, k, mask, 2 * self.d_k) @ v
+
+
+@wrong("MultiHeadAttention", "after one with other numbers", "begin anew")
+class KeysOfTheFirstCall(Parts):
+    """A cache for keys and values that nobody empties."""
+
+    def attend(self, q, k, v, mask):
+        if getattr(self, "memory", (k, v))[0].shape != k.shape:
+            del self.memory
+        self.memory = getattr(self, "memory", (k, v))
+        return weigh(q, self.memory[0], mask) @ self.memory[1]
+
+
+@wrong("MultiHeadAttention", "after one with other numbers", "kept from call to call")
+class GrowingCache(Parts):
+    """Keys and values of all calls are joined, as in a decoder that writes."""
+
+    def attend(self, q, k, v, mask):
+        if mask is None and getattr(self, "memory", k[1:])[:, :, :0].shape == k[:, :, :0].shape:
+            k = torch.cat((self.memory, k), 2)
+            v = torch.cat((self.values, v), 2)
+        self.memory, self.values = k, v
+        return weigh(q, k, mask) @ v
+
+
+@wrong("MultiHeadAttention", "after one with other numbers", "begin anew")
+class FirstMaskAsABuffer(Parts):
+    """register_buffer('mask', …), as in much-read code, but with the mask of the first call."""
+
+    def attend(self, q, k, v, mask):
+        if mask is not None and not hasattr(self, "mask"):
+            self.register_buffer("mask", mask)
+        return weigh(q, k, None if mask is None else self.mask) @ v
+
+
+@wrong("MultiHeadAttention", "changed the mode of self", "was = model.training")
+class PutsItselfIntoEvalMode(Parts):
+    """'Attention has no dropout', so it cannot harm; it does not come back."""
+
+    def project(self, query, key, value):
+        self.eval()
+        return super().project(query, key, value)
+
+
+@wrong("MultiHeadAttention", "switched gradients on or off")
+class SwitchesGradientsOff(Parts):
+    """In place of a `with` block."""
+
+    def merge(self, x):
+        torch.set_grad_enabled(False)
+        return super().merge(x)
+
+
+@wrong("MultiHeadAttention", "changed requires_grad of self.w_o.weight", "never learns")
+class FreezesItsOutput(Parts):
+    """Left over from an experiment."""
+
+    def merge(self, x):
+        self.w_o.requires_grad_(False)
+        return super().merge(x)
+
+
+@wrong("MultiHeadAttention", "changed the numbers that are stored in self.w_q.weight")
+class ScalesItsWeights(Parts):
+    """The scale is put into the weights once and for all, in every call."""
+
+    def attend(self, q, k, v, mask):
+        self.w_q.weight.data /= math.sqrt(self.d_k)
+        return weigh(self.split(self.given), k, mask, 1) @ v
+
+    def project(self, query, key, value):
+        q, k, v = super().project(query, key, value)
+        self.given = q / math.sqrt(self.d_k)
+        return q, k, v
+
+
+@wrong("MultiHeadAttention", "gave the module a new parameter")
+class MakesALayerLater(Parts):
+    """A layer that is made in the first forward: no optimizer knows it."""
+
+    def merge(self, x):
+        if not hasattr(self, "mix"):
+            self.mix = nn.Linear(self.w_o.in_features, self.w_o.in_features, bias=False)
+        return self.mix(super().merge(x))
+
+
+@wrong("MultiHeadAttention", "No gradient comes through to query")
+class InputsDetached(Parts):
+    """The four layers learn, and nothing below them."""
+
+    def project(self, query, key, value):
+        return super().project(query.detach(), key.detach(), value.detach())
+
+
+@wrong("MultiHeadAttention", "No gradient comes through to key", "encoder")
+class MemoryDetached(Parts):
+    """In cross-attention the encoder never learns."""
+
+    def project(self, query, key, value):
+        return super().project(query, key.detach(), value.detach())
+
+
+@wrong("MultiHeadAttention", "The gradient of w_q.weight is", "cut by .detach()")
+class OnlyTheFirstHeadLearns(Parts):
+    """.detach() on the heads that were stored for a plot."""
+
+    def attend(self, q, k, v, mask):
+        heads = super().attend(q, k, v, mask)
+        return torch.cat((heads[:, :1], heads[:, 1:].detach()), 1)
+
+
+@wrong("MultiHeadAttention", "The same call gave two answers", "dropout?")
+class DropoutOnTheWeights(Parts):
+    """As in PyTorch's own module; here `__init__` has none."""
+
+    def attend(self, q, k, v, mask):
+        return F.dropout(weigh(q, k, mask), 0.1, self.training) @ v
+
+
+@right("MultiHeadAttention")
+class WithAStashAndAPrint(Parts):
+    """Weights kept for a plot: not this course's style, and right."""
+
+    def attend(self, q, k, v, mask):
+        self.weights = weigh(q, k, mask)
+        print("weights", tuple(self.weights.shape))
+        return self.weights @ v
+
+
+@right("MultiHeadAttention")
+class WithInitInOtherWords(Parts):
+    def __init__(self, d_model, num_heads):
+        nn.Module.__init__(self)
+        self.num_heads, self.d_k = num_heads, d_model // num_heads
+        for name in ("w_q", "w_k", "w_v", "w_o"):
+            setattr(self, name, nn.Linear(d_model, d_model, bias=False))
+            nn.init.xavier_uniform_(getattr(self, name).weight)
+
+
+@right("MultiHeadAttention")
+class ByPyTorchsOwnFunction(Given):
+    def forward(self, query, key, value, mask=None):
+        B, Lq, d_model = query.shape
+        if mask is not None:
+            mask = ~mask.expand(B, self.num_heads, Lq, key.shape[1]).flatten(0, 1)
+        three = torch.cat((self.w_q.weight, self.w_k.weight, self.w_v.weight))
+        output, _ = F.multi_head_attention_forward(
+            *(x.transpose(0, 1) for x in (query, key, value)),
+            *(d_model, self.num_heads, three, None, None, None, False, 0.0, self.w_o.weight, None),
+            training=self.training,
+            need_weights=False,
+            attn_mask=mask,
+        )
+        return output.transpose(0, 1)
+
+
 # ---- repaired_heads
 
 
@@ -1110,3 +1314,17 @@ def output_matrix_transposed(x, w_q, w_k, w_v, w_o, num_heads):
     """As in a linear layer."""
     q, k, v = (cut(y, num_heads) for y in project(x, w_q, w_k, w_v))
     return F.linear(joined(weigh(q, k) @ v), w_o)
+
+
+@wrong("repaired_heads", "cut to a whole number")
+def a_whole_root(x, w_q, w_k, w_v, w_o, num_heads):
+    """math.isqrt once more."""
+    q, k, v = (cut(x @ w, num_heads) for w in (w_q, w_k, w_v))
+    return joined(weigh(q, k, divisor=math.isqrt(q.shape[-1])) @ v) @ w_o
+
+
+@wrong("repaired_heads", "has shape", "axes of length 1")
+def squeezed_for_one_sentence(x, w_q, w_k, w_v, w_o, num_heads):
+    """squeeze(0) after a batch of one was tried out in the notebook."""
+    q, k, v = (cut(x @ w, num_heads) for w in (w_q, w_k, w_v))
+    return (joined(weigh(q, k) @ v) @ w_o).squeeze(0)

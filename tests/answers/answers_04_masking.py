@@ -220,6 +220,24 @@ def one_row(length):
     return torch.ones(length, dtype=torch.bool)
 
 
+@wrong("causal_mask", "(64, 64), expected (1100, 1100)")
+def cut_out_of_one_of_size_64(length):
+    """A buffer of the size that the example needed."""
+    return torch.ones(64, 64, dtype=torch.bool).tril()[:length, :length]
+
+
+@wrong("causal_mask", "torch's default dtype")
+def with_another_default_dtype(length):
+    """Changed for the mask, and left so for everything."""
+    torch.set_default_dtype(torch.float64)
+    return torch.ones(length, length).tril() > 0
+
+
+@right("causal_mask")
+def with_cumsum(length):
+    return torch.eye(length).cumsum(0).bool()
+
+
 # ---- padding_mask
 
 
@@ -341,6 +359,24 @@ def additive_padding(tokens, pad_id):
     """Numbers to be added."""
     bias = torch.zeros(tokens.shape).masked_fill(tokens == pad_id, -math.inf)
     return bias[:, None, None, :]
+
+
+PADDING = {}
+
+
+@wrong("padding_mask", "after one with other numbers", "begin anew")
+def kept_by_shape(tokens, pad_id):
+    """Made once for each shape, though the pads stand elsewhere in each batch."""
+    if tokens.shape not in PADDING:
+        PADDING[tokens.shape] = (tokens != pad_id)[:, None, None]
+    return PADDING[tokens.shape]
+
+
+@wrong("padding_mask", "changed its argument tokens")
+def pads_set_to_zero_first(tokens, pad_id):
+    """Then .bool() does the rest, and the caller has other tokens."""
+    tokens[tokens == pad_id] = 0
+    return tokens.bool()[:, None, None]
 
 
 # ---- decoder_mask
@@ -468,6 +504,14 @@ def broadcast_of_the_batch(tokens, pad_id):
 def without_the_diagonal(tokens, pad_id):
     """tril(-1)."""
     return (tokens != pad_id)[:, None, None, :].expand(-1, -1, tokens.shape[1], -1).tril(-1)
+
+
+@wrong("decoder_mask", "the axis for the heads is missing")
+def squeezed_for_one_sentence(tokens, pad_id):
+    """squeeze(0) after a batch of one was tried out in the notebook."""
+    L = tokens.shape[1]
+    past = torch.ones(L, L, dtype=torch.bool).tril()
+    return ((tokens != pad_id)[:, None, None] & past).squeeze(0)
 
 
 # ---- masked_softmax
@@ -675,6 +719,33 @@ def filled_in_place(scores, mask):
     """masked_fill_ changes the caller's scores."""
     scores = scores.detach()
     return scores.masked_fill_(~mask, -math.inf).softmax(-1).masked_fill(~mask, 0)
+
+
+@wrong("masked_softmax", "add .to(scores.dtype)")
+def left_in_float32(scores, mask):
+    """Widened for the softmax, as is good for float16, and not brought back."""
+    weights = scores.masked_fill(~mask, -math.inf).softmax(-1, dtype=torch.float32)
+    return weights.masked_fill(~mask, 0)
+
+
+@wrong("masked_softmax", "has shape", "axes of length 1")
+def squeezed_weights(scores, mask):
+    """A squeeze left over from one head."""
+    return scores.masked_fill(~mask, -math.inf).softmax(-1).masked_fill(~mask, 0).squeeze()
+
+
+@wrong("masked_softmax", "switched gradients on or off")
+def with_gradients_left_off(scores, mask):
+    """set_grad_enabled in the place of no_grad."""
+    torch.set_grad_enabled(False)
+    return scores.masked_fill(~mask, -math.inf).softmax(-1).masked_fill(~mask, 0)
+
+
+@right("masked_softmax")
+def nan_replaced_behind_autograds_back(scores, mask):
+    weights = scores.masked_fill(~mask, -math.inf).softmax(-1)
+    weights.data[weights.data.isnan()] = 0
+    return weights
 
 
 # ---- leaks_future
@@ -990,7 +1061,9 @@ def all_changed_copies_in_one_batch(model, tokens):
 @wrong("leaks_future", "comes in eval mode", "Do not switch it to train mode")
 def in_train_mode(model, tokens):
     """A published detector: train mode, because there are gradients in it."""
-    return without_a_seed(model.train(), tokens)
+    verdict = without_a_seed(model.train(), tokens)
+    model.eval()
+    return verdict
 
 
 @right("leaks_future")
@@ -1072,6 +1145,72 @@ def stacked_without_a_future(model, tokens):
         same = torch.allclose(seeded(model, changed)[:, :t], before[:, :t], equal_nan=True)
         found.append(torch.tensor(not same))
     return torch.stack(found).any()
+
+
+def moved(model, tokens, differ):
+    """Change one token after the other; `differ` compares the logits before it."""
+    before = model(tokens)
+    for t in range(1, tokens.shape[1]):
+        changed = tokens.clone()
+        changed[:, t] = (changed[:, t] + 1) % before.shape[-1]
+        if differ(model(changed)[:, :t], before[:, :t]):
+            return True
+    return False
+
+
+@wrong("leaks_future", "take the absolute value")
+def by_the_signed_difference(model, tokens):
+    """.max() of a difference is negative where all logits have fallen."""
+    return moved(model, tokens, lambda one, other: bool((one - other).max() > 1e-6))
+
+
+@wrong("leaks_future", "moves a single logit")
+def by_the_first_logit(model, tokens):
+    """[..., 0] is left over from looking at one number."""
+    return moved(model, tokens, lambda a, b: not torch.allclose(a[..., 0], b[..., 0], atol=1e-6))
+
+
+@wrong("leaks_future", "A tolerance relative to the logits")
+def with_a_relative_tolerance(model, tokens):
+    """rtol=1e-2 hides a thousandth where the logits are large."""
+    return moved(model, tokens, lambda a, b: not torch.allclose(a, b, rtol=1e-2, atol=0))
+
+
+@wrong("leaks_future", "not the probabilities")
+def by_the_probabilities(model, tokens):
+    """A softmax takes out what is added to all logits."""
+    return moved(model, tokens, lambda a, b: not torch.allclose(a.softmax(-1), b.softmax(-1)))
+
+
+@wrong("leaks_future", "to other words", "spread")
+def by_the_spread(model, tokens):
+    """One number for each position is thought to be enough."""
+    return moved(model, tokens, lambda a, b: not torch.allclose(a.std(-1), b.std(-1), atol=1e-6))
+
+
+@wrong("leaks_future", "Your code stopped", "ids must be from 0 to V − 1 = 6")
+def with_ten_words(model, tokens):
+    """The vocabulary's size, typed in."""
+    before = model(tokens)
+    for t in range(1, tokens.shape[1]):
+        changed = tokens.clone()
+        changed[:, t] = (changed[:, t] + 1) % 10
+        after = model(changed)
+        if not torch.allclose(after[:, :t], before[:, :t], atol=1e-6):
+            return True
+    return False
+
+
+@wrong("leaks_future", "changed the mode of model", "was = model.training")
+def left_in_train_mode(model, tokens):
+    """Whatever it finds: the model comes back in another mode."""
+    model.train()
+    return moved(model, tokens, lambda a, b: not torch.allclose(a, b, atol=1e-6))
+
+
+@right("leaks_future")
+def bit_by_bit(model, tokens):
+    return moved(model, tokens, lambda a, b: not torch.equal(a, b))
 
 
 # ---- RepairedSelfAttention
@@ -1247,3 +1386,101 @@ class OneLinearMore(Given):
         self.w_o = nn.Linear(d_model, d_model, bias=False)
 
     forward = bugged()
+
+
+class InSteps(Given):
+    """The solution in steps, each of which an answer can replace."""
+
+    def mask(self, tokens):
+        past = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).tril()
+        return (tokens != self.pad_id)[:, None] & past
+
+    def weigh(self, x, tokens):
+        scores = self.w_q(x) @ self.w_k(x).mT / math.sqrt(x.shape[-1])
+        return scores.masked_fill(~self.mask(tokens), -math.inf).softmax(-1)
+
+    def forward(self, x, tokens):
+        return self.weigh(x, tokens) @ self.w_v(x)
+
+
+@wrong("RepairedSelfAttention", "changed the mode of self")
+class SwitchesToTraining(InSteps):
+    """A mask that is made in training only is repaired by always being in training."""
+
+    def forward(self, x, tokens):
+        return super().forward(x, tokens) if self.train() else None
+
+
+@wrong("RepairedSelfAttention", "after one with other numbers", "begin anew")
+class MaskOfTheFirstCall(InSteps):
+    """Made once and kept."""
+
+    def mask(self, tokens):
+        if getattr(self, "kept", tokens).shape[-1] != tokens.shape[-1] or not hasattr(self, "kept"):
+            self.kept = super().mask(tokens)
+        return self.kept
+
+
+@wrong("RepairedSelfAttention", "cut off from the weights")
+class WithoutGradients(InSteps):
+    """no_grad, as around a validation loss."""
+
+    def forward(self, x, tokens):
+        with torch.no_grad():
+            return super().forward(x, tokens)
+
+
+@wrong("RepairedSelfAttention", "No gradient comes through to x")
+class InputDetached(InSteps):
+    """The three layers learn, and nothing below them."""
+
+    def forward(self, x, tokens):
+        return super().forward(x.detach(), tokens)
+
+
+@wrong("RepairedSelfAttention", "w_q.weight is the same parameter as w_k.weight")
+class OneLayerForQueriesAndKeys(InSteps):
+    """One layer under two names."""
+
+    def __init__(self, d_model, pad_id):
+        super().__init__(d_model, pad_id)
+        self.w_k = self.w_q
+
+
+@wrong("RepairedSelfAttention", "has shape", "axes of length 1")
+class Squeezed(InSteps):
+    """squeeze() after a batch of one was tried out in the notebook."""
+
+    def forward(self, x, tokens):
+        return super().forward(x, tokens).squeeze()
+
+
+@wrong("RepairedSelfAttention", "Your code stopped", "200")
+class WithAMaskOfEight(InSteps):
+    """A buffer of the size that the example needed."""
+
+    def mask(self, tokens):
+        L = tokens.shape[1]
+        past = torch.ones(8, 8, dtype=torch.bool).tril()[:L, :L]
+        return (tokens != self.pad_id)[:, None] & past
+
+
+@wrong("RepairedSelfAttention", "cut to a whole number")
+class ScaledByAWholeRoot(InSteps):
+    """math.isqrt(6) is 2."""
+
+    def weigh(self, x, tokens):
+        scores = self.w_q(x) @ self.w_k(x).mT / math.isqrt(x.shape[-1])
+        return scores.masked_fill(~self.mask(tokens), -math.inf).softmax(-1)
+
+
+@right("RepairedSelfAttention")
+class PrefixByPrefix(Given):
+    def forward(self, x, tokens):
+        outputs = []
+        for i in range(x.shape[1]):
+            past, real = x[:, : i + 1], tokens[:, : i + 1] != self.pad_id
+            scores = (self.w_q(x[:, i : i + 1]) * self.w_k(past)).sum(-1) / x.shape[-1] ** 0.5
+            weights = scores.masked_fill(~real, -1e30).softmax(1)
+            outputs.append((weights[..., None] * self.w_v(past)).sum(1))
+        return torch.stack(outputs, 1)

@@ -414,6 +414,37 @@ def of_length_one(length, d_model):
     return table / table.norm(dim=1, keepdim=True)
 
 
+@wrong("sinusoidal_encoding", "(512, 6), expected (1100, 6)")
+def cut_out_of_512_rows(length, d_model):
+    """A table of the length that the first model had."""
+    return lab.sinusoidal_encoding(512, d_model)[:length]
+
+
+@wrong("sinusoidal_encoding", "counted in half precision")
+def positions_in_bfloat16(length, d_model):
+    """The position's dtype is that of the model, and the model is in bfloat16."""
+    rates = 10000.0 ** (-torch.arange(0, d_model, 2) / d_model)
+    angles = torch.arange(length).bfloat16().float()[:, None] * rates
+    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)
+
+
+@wrong("sinusoidal_encoding", "torch's default dtype")
+def with_another_default_dtype(length, d_model):
+    """Changed for the angles, and left so for everything."""
+    torch.set_default_dtype(torch.float64)
+    return lab.sinusoidal_encoding(length, d_model)
+
+
+@right("sinusoidal_encoding")
+def column_by_column(length, d_model):
+    columns = []
+    for column in range(d_model):
+        wave, pair = (math.cos if column % 2 else math.sin), column - column % 2
+        rate = math.exp(-pair * math.log(10000) / d_model)
+        columns.append([wave(t * rate) for t in range(length)])
+    return torch.tensor(columns).T
+
+
 # ---- shift_matrix
 
 
@@ -620,6 +651,20 @@ def ones_around(offset, d_model):
     return turning(offset, d_model, good_block) + outside
 
 
+MATRIX = torch.zeros(64, 64)
+
+
+@wrong("shift_matrix", "changed what an earlier call had returned", "both gave out the same")
+def written_over(offset, d_model):
+    """One matrix is made at the start, and every call writes into it."""
+    matrix = MATRIX[:d_model, :d_model]
+    for i in range(0, d_model, 2):
+        angle = offset / 10000 ** (i / d_model)
+        cos, sin = math.cos(angle), math.sin(angle)
+        matrix[i : i + 2, i : i + 2] = torch.tensor([[cos, -sin], [sin, cos]])
+    return matrix
+
+
 # ---- LearnedPositionalEncoding
 
 
@@ -796,7 +841,7 @@ class MeanOfRows(Checked):
         return x + self.table.mean(dim=0)
 
 
-@wrong("LearnedPositionalEncoding", "The table gets no gradient")
+@wrong("LearnedPositionalEncoding", "table gets no gradient, so it cannot learn")
 class DetachedTable(Checked):
     """.data, so that the table stays as it was made."""
 
@@ -812,6 +857,84 @@ class WithAnEmbedding(Given):
         super().__init__(max_length, d_model)
         del self.table
         self.positions = nn.Embedding(max_length, d_model)
+
+
+class Counting(Given):
+    """The solution, with a method for what is added."""
+
+    def rows(self, x):
+        if x.shape[1] > len(self.table):
+            raise ValueError("the sentence is too long")
+        return self.table[: x.shape[1]]
+
+    def forward(self, x):
+        return x + self.rows(x)
+
+
+@wrong("LearnedPositionalEncoding", "another parameter in the place of self.table")
+class CutsItsTable(Counting):
+    """The table is made as long as the sentence, for good."""
+
+    def forward(self, x):
+        self.table = nn.Parameter(self.rows(x).detach().clone())
+        return x + self.table
+
+
+@wrong("LearnedPositionalEncoding", "No gradient comes through to x")
+class InputDetached(Counting):
+    """The table learns, and no embedding below it."""
+
+    def forward(self, x):
+        return x.detach() + self.rows(x)
+
+
+@wrong("LearnedPositionalEncoding", "The gradient of table is", "cut by .detach()")
+class HalfAGradient(Counting):
+    """A part of the table 'must not move so fast'."""
+
+    def forward(self, x):
+        return x + self.rows(x) / 2 + (self.rows(x) / 2).detach()
+
+
+@wrong("LearnedPositionalEncoding", "table cannot learn", "nn.Parameter")
+class TableAsABuffer(Counting):
+    """As the sinusoids are kept."""
+
+    def __init__(self, max_length, d_model):
+        super().__init__(max_length, d_model)
+        table = self.table.detach()
+        del self.table
+        self.register_buffer("table", table)
+
+
+@wrong("LearnedPositionalEncoding", "The same call gave two answers", "kept from call to call")
+class GoesOnCounting(Counting):
+    """The next call begins where this one ended, as with a cache."""
+
+    def rows(self, x):
+        start = getattr(self, "start", 0)
+        if start + x.shape[1] > len(self.table):
+            start = 0
+        self.start = start + x.shape[1]
+        super().rows(x)
+        return self.table[start : self.start]
+
+
+@wrong("LearnedPositionalEncoding", "has shape", "axes of length 1")
+class SqueezedForOneSentence(Counting):
+    """squeeze(0) after a batch of one was tried out in the notebook."""
+
+    def forward(self, x):
+        return super().forward(x).squeeze(0)
+
+
+@right("LearnedPositionalEncoding")
+class WithNarrow(Given):
+    def forward(self, x):
+        try:
+            return self.table.narrow(0, 0, x.shape[1]) + x
+        except RuntimeError as error:
+            raise ValueError("the sentence is too long") from error
 
 
 # ---- rotate
@@ -983,8 +1106,9 @@ def length_first(x, positions):
     return turned(x.transpose(0, 1), positions, good_turn).transpose(0, 1)
 
 
-@right("rotate")
+@wrong("rotate", "cut off from x", "w_q and w_k")
 def through_numpy(x, positions):
+    """The numbers are right; queries and keys would never learn."""
     return torch.from_numpy(pair_by_pair(x.detach(), positions).numpy())
 
 
@@ -1046,6 +1170,55 @@ def in_order(x, positions):
 def relative_to_the_first(x, positions):
     """Only differences count, so start at 0; keys in a cache know nothing of that."""
     return pair_by_pair(x, positions - positions[0])
+
+
+def turned_pairs(a, b, positions):
+    d = 2 * a.shape[-1]
+    angles = positions[:, None] * 10000.0 ** (-torch.arange(0, d, 2) / d)
+    cos, sin = angles.cos(), angles.sin()
+    return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
+
+
+@wrong("rotate", "The gradient of x is")
+def half_of_each_pair_detached(x, positions):
+    """One of the two is kept 'as it was', with .detach()."""
+    return turned_pairs(x[..., 0::2], x[..., 1::2].detach(), positions)
+
+
+ANGLES = {}
+
+
+@wrong("rotate", "after one with other numbers", "begin anew")
+def angles_kept_by_shape(x, positions):
+    """LLaMA-like code keeps cos and sin by length; positions are arguments here."""
+    return turned_pairs(x[..., 0::2], x[..., 1::2], ANGLES.setdefault(x.shape, positions))
+
+
+@wrong("rotate", "Your code stopped", "IndexError")
+def with_512_rows_of_angles(x, positions):
+    """A table of the length that the first model had."""
+    d = x.shape[-1]
+    table = torch.arange(512)[:, None] * 10000.0 ** (-torch.arange(0, d, 2) / d)
+    angles = table[positions]
+    a, b = x[..., 0::2], x[..., 1::2]
+    first = a * angles.cos() - b * angles.sin()
+    return torch.stack((first, a * angles.sin() + b * angles.cos()), -1).flatten(-2)
+
+
+@wrong("rotate", "has shape", "axes of length 1")
+def squeezed_for_one_sentence(x, positions):
+    """squeeze(0) after a batch of one was tried out in the notebook."""
+    return turned_pairs(x[..., 0::2], x[..., 1::2], positions).squeeze(0)
+
+
+@right("rotate")
+def with_neighbours_swapped(x, positions):
+    d = x.shape[-1]
+    angles = positions[:, None] / 10000 ** (torch.arange(0, d, 2) / d)
+    angles = angles.repeat_interleave(2, 1)
+    swapped = torch.empty_like(x)
+    swapped[..., 0::2], swapped[..., 1::2] = -x[..., 1::2], x[..., 0::2]
+    return (x * angles.cos() + swapped * angles.sin()).to(x.dtype)
 
 
 # ---- repaired_step
@@ -1218,3 +1391,21 @@ def softmax_over_the_query(token, keys, values, table, w_q, w_k, w_v):
     """dim=1 was right when the scores had two axes."""
     _, k, v = counted_before(token, keys, values, table, w_q, w_k, w_v)
     return v.sum(1, keepdim=True), k, v
+
+
+@wrong("repaired_step", "Your code stopped", "mat1 and mat2")
+def token_squeezed(token, keys, values, table, w_q, w_k, w_v):
+    """token.squeeze() takes the batch away, too, when there is one sentence."""
+    t, d = keys.shape[1], table.shape[1]
+    words = table[token.squeeze()] * math.sqrt(d)
+    x = (words + lab.sinusoidal_encoding(t + 1, d)[t]).unsqueeze(1)
+    keys, values = torch.cat((keys, x @ w_k), 1), torch.cat((values, x @ w_v), 1)
+    return (x @ w_q @ keys.mT / math.sqrt(d)).softmax(-1) @ values, keys, values
+
+
+@right("repaired_step")
+def with_hstack_in_a_list(token, keys, values, table, w_q, w_k, w_v):
+    t, d = keys.shape[1:]
+    x = F.embedding(token, table) * d**0.5 + lab.sinusoidal_encoding(t + 1, d)[-1:]
+    keys, values = torch.hstack((keys, x @ w_k)), torch.hstack((values, x @ w_v))
+    return [F.scaled_dot_product_attention(x @ w_q, keys, values), keys, values]

@@ -1,10 +1,14 @@
 """Answers to exercise 06, wrong and right."""
 
+import copy
+
 import numpy as np
 import torch
 import torch.nn.functional as F
 from catalogue import right, solutions, wrong
 from torch import nn
+
+import transformer_lab as lab
 
 LESSON = "06_the_layer"
 GivenNorm, GivenNetwork, GivenFrame, GivenEncoder, GivenDecoder = (
@@ -468,6 +472,79 @@ class GammaDetached(GivenNorm):
         return F.layer_norm(x, x.shape[-1:], self.gamma.data, self.beta, self.eps)
 
 
+class NormInSteps(GivenNorm):
+    """The solution, with a method for the normalised tokens."""
+
+    def normed(self, x):
+        mean = x.mean(-1, keepdim=True)
+        return (x - mean) / torch.sqrt(x.var(-1, correction=0, keepdim=True) + self.eps)
+
+    def forward(self, x):
+        return self.gamma * self.normed(x) + self.beta
+
+
+@wrong("LayerNorm", "gamma cannot learn", "nn.Parameter")
+class AffineAsBuffers(NormInSteps):
+    """register_buffer, as BatchNorm's running statistics are kept."""
+
+    def __init__(self, d_model, eps=1e-5):
+        super().__init__(d_model, eps)
+        del self.gamma, self.beta
+        self.register_buffer("gamma", torch.ones(d_model))
+        self.register_buffer("beta", torch.zeros(d_model))
+
+
+@wrong("LayerNorm", "beta cannot learn", "not frozen")
+class BetaFrozen(NormInSteps):
+    """'The shift is the next layer's bias.'"""
+
+    def __init__(self, d_model, eps=1e-5):
+        super().__init__(d_model, eps)
+        self.beta.requires_grad_(False)
+
+
+@wrong("LayerNorm", "gamma is 0 at [0], expected 1", "as `__init__` was given")
+class GammaStartsAtZero(NormInSteps):
+    """A trick for residual networks, in which a layer then starts as the identity."""
+
+    def __init__(self, d_model, eps=1e-5):
+        super().__init__(d_model, eps)
+        nn.init.zeros_(self.gamma)
+
+
+@wrong("LayerNorm", "another parameter in the place of self.gamma")
+class NewParametersInEachCall(NormInSteps):
+    """nn.Parameter(…) in forward."""
+
+    def forward(self, x):
+        self.gamma = nn.Parameter(self.gamma.detach().clone())
+        return super().forward(x)
+
+
+@wrong("LayerNorm", "changed the mode of self")
+class AlwaysInEvalMode(NormInSteps):
+    """'A norm has no dropout': for itself, and for good."""
+
+    def forward(self, x):
+        self.eval()
+        return super().forward(x)
+
+
+@wrong("LayerNorm", "has shape", "axes of length 1")
+class NormSqueezed(NormInSteps):
+    """squeeze() after a batch of one was tried out in the notebook."""
+
+    def forward(self, x):
+        return super().forward(x).squeeze()
+
+
+@right("LayerNorm")
+class AsAGroupNorm(GivenNorm):
+    def forward(self, x):
+        rows = x.reshape(-1, x.shape[-1])
+        return F.group_norm(rows, 1, self.gamma, self.beta, self.eps).reshape(x.shape)
+
+
 # ---- FeedForward
 
 
@@ -726,6 +803,85 @@ class NewLayers(GivenNetwork):
         return self.linear_2(self.dropout(hidden))
 
 
+class NetworkInSteps(GivenNetwork):
+    """The solution, with a method for the hidden numbers."""
+
+    def hidden(self, x):
+        return torch.relu(self.linear_1(x))
+
+    def forward(self, x):
+        return self.linear_2(self.dropout(self.hidden(x)))
+
+
+@wrong("FeedForward", "has `__init__` a rate of its own")
+class RateInInit(NetworkInSteps):
+    """`__init__` was retyped, with the paper's number."""
+
+    def __init__(self, d_model, d_ff, dropout=0.1):
+        super().__init__(d_model, d_ff, 0.1)
+
+
+@wrong("FeedForward", "the rates are [0.5]", "the default is 0.1")
+class AnotherDefault(NetworkInSteps):
+    """nn.Dropout's own default."""
+
+    def __init__(self, d_model, d_ff, dropout=0.5):
+        super().__init__(d_model, d_ff, dropout)
+
+
+@wrong("FeedForward", "keep `__init__` as it was given")
+class FourTimesAsWide(NetworkInSteps):
+    """d_ff is 4 · d_model in the paper, so why ask?"""
+
+    def __init__(self, d_model, d_ff, dropout=0.1):
+        super().__init__(d_model, 4 * d_model, dropout)
+
+
+@wrong("FeedForward", "after one with other numbers", "begin anew")
+class HiddenOfTheFirstCall(NetworkInSteps):
+    """Kept for a plot, and used again by mistake."""
+
+    def hidden(self, x):
+        if getattr(self, "kept", x[:0]).shape[:-1] != x.shape[:-1]:
+            self.kept = super().hidden(x)
+        return self.kept
+
+
+@wrong("FeedForward", "linear_1.weight gets no gradient")
+class HiddenDetachedInTraining(NetworkInSteps):
+    """The mode is asked the wrong way round: detached where it counts."""
+
+    def hidden(self, x):
+        hidden = super().hidden(x)
+        return hidden.detach() if self.training else hidden
+
+
+@wrong("FeedForward", "has shape", "axes of length 1")
+class NetworkSqueezed(NetworkInSteps):
+    """squeeze() after a batch of one was tried out in the notebook."""
+
+    def forward(self, x):
+        return super().forward(x).squeeze()
+
+
+@right("FeedForward")
+class WithInitInOtherWords(NetworkInSteps):
+    def __init__(self, d_model, d_ff, dropout=0.1):
+        nn.Module.__init__(self)
+        self.dropout = nn.Dropout(p=dropout, inplace=True)
+        sizes = (d_ff, d_model), (d_model, d_ff)
+        self.linear_2, self.linear_1 = (nn.Linear(*size) for size in sizes)
+
+
+@wrong("FeedForward", "dropped the same numbers", "is a seed set in forward?")
+class SeedInForward(NetworkInSteps):
+    """torch.manual_seed(0), so that the numbers can be compared with a friend's."""
+
+    def hidden(self, x):
+        torch.manual_seed(0)
+        return super().hidden(x)
+
+
 # ---- AddNorm
 
 
@@ -978,6 +1134,87 @@ class FrameWithoutAffine(GivenFrame):
         return F.layer_norm(x + self.dropout(sublayer(x)), x.shape[-1:])
 
 
+class FrameInSteps(GivenFrame):
+    """The solution, with a method for what is added to x."""
+
+    def branch(self, x, sublayer):
+        return self.dropout(sublayer(self.norm(x) if self.pre_norm else x))
+
+    def forward(self, x, sublayer):
+        total = x + self.branch(x, sublayer)
+        return total if self.pre_norm else self.norm(total)
+
+
+@wrong("AddNorm", "has `__init__` a rate of its own")
+class FrameRateInInit(FrameInSteps):
+    """`__init__` was retyped, with the paper's number."""
+
+    def __init__(self, d_model, dropout=0.1, pre_norm=False):
+        super().__init__(d_model, 0.1, pre_norm)
+
+
+@wrong("AddNorm", "pre_norm=False is the default")
+class PreNormByDefault(FrameInSteps):
+    """As in most code of today."""
+
+    def __init__(self, d_model, dropout=0.1, pre_norm=True):
+        super().__init__(d_model, dropout, pre_norm)
+
+
+@wrong("AddNorm", "changed its argument x")
+class AddedIntoTheBranch(GivenFrame):
+    """+= writes into what the sub-layer returned, and that may be x itself."""
+
+    def forward(self, x, sublayer):
+        branch = self.dropout(sublayer(self.norm(x) if self.pre_norm else x))
+        branch += x
+        return branch if self.pre_norm else self.norm(branch)
+
+
+@wrong("AddNorm", "changed the mode of sublayer", "was = model.training")
+class SublayerInEvalMode(FrameInSteps):
+    """'Dropout is my job': the sub-layer's own is switched off, and stays so."""
+
+    def branch(self, x, sublayer):
+        if isinstance(sublayer, nn.Module):
+            sublayer.eval()
+        return super().branch(x, sublayer)
+
+
+@wrong("AddNorm", "dropped the same numbers", "is a seed set in forward?")
+class FrameSeedInForward(FrameInSteps):
+    """torch.manual_seed(0), so that the numbers can be compared with a friend's."""
+
+    def branch(self, x, sublayer):
+        torch.manual_seed(0)
+        return super().branch(x, sublayer)
+
+
+@wrong("AddNorm", "the sub-layer's input or its result is detached")
+class BranchDetachedInTraining(FrameInSteps):
+    """In evaluation nothing is cut."""
+
+    def branch(self, x, sublayer):
+        branch = super().branch(x, sublayer)
+        return branch.detach() if self.training else branch
+
+
+@wrong("AddNorm", "has shape", "axes of length 1")
+class FrameSqueezed(FrameInSteps):
+    """squeeze() after a batch of one was tried out in the notebook."""
+
+    def forward(self, x, sublayer):
+        return super().forward(x, sublayer).squeeze()
+
+
+@right("AddNorm")
+class FrameAddedIntoAClone(GivenFrame):
+    def forward(self, x, sublayer):
+        total = x.clone()
+        total += self.dropout(sublayer(self.norm(x) if self.pre_norm else x))
+        return total if self.pre_norm else self.norm(total)
+
+
 # ---- EncoderLayer
 
 
@@ -1191,6 +1428,114 @@ class EncoderNetworkResidualTwice(GivenEncoder):
     def forward(self, x, mask=None):
         x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, mask))
         return self.add_norm_2(x, lambda x: x + self.feed_forward(x))
+
+
+class EncoderParts(GivenEncoder):
+    """The two lines as methods, so that an answer changes one of them."""
+
+    def own(self, x, mask):
+        return self.self_attention(x, x, x, mask)
+
+    def forward(self, x, mask=None):
+        x = self.add_norm_1(x, lambda x: self.own(x, mask))
+        return self.add_norm_2(x, self.feed_forward)
+
+
+class EncoderRetyped(EncoderParts):
+    """`__init__` written again, with what is not passed on as keywords."""
+
+    def __init__(self, d_model, num_heads, d_ff, dropout=0.1, network=None, frames=None):
+        nn.Module.__init__(self)
+        self.self_attention = lab.MultiHeadAttention(d_model, num_heads)
+        self.feed_forward = lab.FeedForward(d_model, d_ff, dropout if network is None else network)
+        self.add_norm_1, self.add_norm_2 = (
+            lab.AddNorm(d_model, dropout if frames is None else frames) for _ in range(2)
+        )
+
+
+@wrong("EncoderLayer", "has 2 heads", "num_heads=3")
+class EncoderTwoHeads(EncoderRetyped):
+    """The lesson's number of heads."""
+
+    def __init__(self, d_model, num_heads, d_ff, dropout=0.1):
+        super().__init__(d_model, 2, d_ff, dropout)
+
+
+@wrong("EncoderLayer", "has `__init__` a rate of its own", "in one of its parts")
+class EncoderNetworkRate(EncoderRetyped):
+    """lab.FeedForward(d_model, d_ff): the rate is not passed on."""
+
+    def __init__(self, d_model, num_heads, d_ff, dropout=0.1):
+        super().__init__(d_model, num_heads, d_ff, dropout, network=0.1)
+
+
+@wrong("EncoderLayer", "has `__init__` a rate of its own", "in one of its parts")
+class EncoderFrameRates(EncoderRetyped):
+    """lab.AddNorm(d_model): the rate is not passed on."""
+
+    def __init__(self, d_model, num_heads, d_ff, dropout=0.1):
+        super().__init__(d_model, num_heads, d_ff, dropout, frames=0.1)
+
+
+@wrong("EncoderLayer", "add_norm_1.norm.weight is the same parameter as add_norm_2.norm.weight")
+class EncoderOneFrameUnderTwoNames(EncoderParts):
+    """self.add_norm_1 = self.add_norm_2 = …"""
+
+    def __init__(self, d_model, num_heads, d_ff, dropout=0.1):
+        super().__init__(d_model, num_heads, d_ff, dropout)
+        self.add_norm_2 = self.add_norm_1
+
+
+@wrong("EncoderLayer", "changed the mode of self.feed_forward")
+class EncoderNetworkInEvalMode(EncoderParts):
+    """AddNorm drops out already, so the network's own dropout is switched off."""
+
+    def own(self, x, mask):
+        self.feed_forward.eval()
+        return super().own(x, mask)
+
+
+@wrong("EncoderLayer", "after one with other numbers", "begin anew")
+class EncoderFirstMask(EncoderParts):
+    """The mask of the first batch is kept."""
+
+    def own(self, x, mask):
+        if mask is not None:
+            self.mask = mask = getattr(self, "mask", mask)
+        return super().own(x, mask)
+
+
+@wrong("EncoderLayer", "the mask is ignored")
+class EncoderMaskInEvaluationOnly(EncoderParts):
+    """'In training every token counts.'"""
+
+    def own(self, x, mask):
+        return super().own(x, None if self.training else mask)
+
+
+@wrong("EncoderLayer", "The gradient of self_attention.w_q.weight is", "cut by .detach()")
+class EncoderSecondRoadDetached(EncoderParts):
+    """The residual of the second frame is written out, and detached."""
+
+    def forward(self, x, mask=None):
+        x = self.add_norm_1(x, lambda x: self.own(x, mask))
+        branch = self.add_norm_2.dropout(self.feed_forward(x))
+        return self.add_norm_2.norm(x.detach() + branch)
+
+
+@wrong("EncoderLayer", "has shape", "axes of length 1")
+class EncoderSqueezed(EncoderParts):
+    """squeeze() after a batch of one was tried out in the notebook."""
+
+    def forward(self, x, mask=None):
+        return super().forward(x, mask).squeeze()
+
+
+@right("EncoderLayer")
+class EncoderInOtherWords(EncoderRetyped):
+    def __init__(self, d_model, num_heads, d_ff, dropout=0.1):
+        super().__init__(d_model, num_heads, d_ff, dropout)
+        self.add_norm_2 = copy.deepcopy(self.add_norm_1)
 
 
 # ---- DecoderLayer
@@ -1417,7 +1762,7 @@ class DecoderDetachesTheMemory(DecoderParts):
         return super().crossed(x, memory, mask).detach()
 
 
-@wrong("DecoderLayer", "memory is detached")
+@wrong("DecoderLayer", "No gradient comes through to memory", "the encoder, could not learn")
 class DecoderDetachesTheEncoder(DecoderParts):
     """memory.detach(): everything here learns, and the encoder behind it does not."""
 
@@ -1443,6 +1788,79 @@ class DecoderNetworkInTheMiddleWithFrames(GivenDecoder):
         x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, target_mask))
         x = self.add_norm_3(x, self.feed_forward)
         return self.add_norm_2(x, lambda x: self.cross_attention(x, memory, memory, memory_mask))
+
+
+class DecoderRetyped(DecoderParts):
+    """`__init__` written again, with what is not passed on as keywords."""
+
+    def __init__(self, d_model, num_heads, d_ff, dropout=0.1, heads=None, middle=None):
+        nn.Module.__init__(self)
+        self.self_attention = lab.MultiHeadAttention(d_model, num_heads)
+        self.cross_attention = lab.MultiHeadAttention(d_model, heads or num_heads)
+        self.feed_forward = lab.FeedForward(d_model, d_ff, dropout)
+        rates = dropout, dropout if middle is None else middle, dropout
+        self.add_norm_1, self.add_norm_2, self.add_norm_3 = (
+            lab.AddNorm(d_model, rate) for rate in rates
+        )
+
+
+@wrong("DecoderLayer", "cross_attention has 2 heads", "num_heads=4")
+class DecoderTwoHeads(DecoderRetyped):
+    """The second attention is typed with a number."""
+
+    def __init__(self, d_model, num_heads, d_ff, dropout=0.1):
+        super().__init__(d_model, num_heads, d_ff, dropout, heads=2)
+
+
+@wrong("DecoderLayer", "self_attention.w_q.weight is the same parameter as cross_attention")
+class DecoderOneAttentionUnderTwoNames(DecoderParts):
+    """self.self_attention = self.cross_attention = …"""
+
+    def __init__(self, d_model, num_heads, d_ff, dropout=0.1):
+        super().__init__(d_model, num_heads, d_ff, dropout)
+        self.cross_attention = self.self_attention
+
+
+@wrong("DecoderLayer", "has `__init__` a rate of its own", "in one of its parts")
+class DecoderMiddleRate(DecoderRetyped):
+    """One AddNorm is made without the rate."""
+
+    def __init__(self, d_model, num_heads, d_ff, dropout=0.1):
+        super().__init__(d_model, num_heads, d_ff, dropout, middle=0.1)
+
+
+@wrong("DecoderLayer", "after one with other numbers", "begin anew")
+class DecoderFirstMemory(DecoderParts):
+    """The memory is kept, as while a sentence is written; here the next one is another."""
+
+    def crossed(self, x, memory, mask):
+        if getattr(self, "kept", memory[:0]).shape != memory.shape:
+            self.kept = memory
+        return super().crossed(x, self.kept, mask)
+
+
+@wrong("DecoderLayer", "target_mask is ignored")
+class DecoderSeesTheFutureInTraining(DecoderParts):
+    """The mode is asked the wrong way round."""
+
+    def own(self, x, mask):
+        return super().own(x, None if self.training else mask)
+
+
+@wrong("DecoderLayer", "memory_mask is ignored")
+class DecoderReadsPadsInTraining(DecoderParts):
+    """The same for the memory."""
+
+    def crossed(self, x, memory, mask):
+        return super().crossed(x, memory, None if self.training else mask)
+
+
+@wrong("DecoderLayer", "has shape", "axes of length 1")
+class DecoderSqueezed(DecoderParts):
+    """squeeze() after a batch of one was tried out in the notebook."""
+
+    def forward(self, x, memory, target_mask=None, memory_mask=None):
+        return super().forward(x, memory, target_mask, memory_mask).squeeze()
 
 
 # ---- repaired_block
@@ -1600,3 +2018,22 @@ def block_with_rms(x, gamma, beta, eps, ffn):
 def a_new_norm(x, gamma, beta, eps, ffn):
     """nn.LayerNorm as it comes."""
     return x + ffn(nn.LayerNorm(x.shape[-1], dtype=x.dtype)(x))
+
+
+@wrong("repaired_block", "switched gradients on or off")
+def block_without_gradients_for_good(x, gamma, beta, eps, ffn):
+    """set_grad_enabled in the place of no_grad."""
+    torch.set_grad_enabled(False)
+    return x + ffn(F.layer_norm(x, x.shape[-1:], gamma, beta, eps))
+
+
+@wrong("repaired_block", "has shape", "axes of length 1")
+def block_squeezed(x, gamma, beta, eps, ffn):
+    """squeeze() after a batch of one was tried out in the notebook."""
+    return (x + ffn(F.layer_norm(x, x.shape[-1:], gamma, beta, eps))).squeeze()
+
+
+@wrong("repaired_block", "changed its argument x")
+def block_added_into_x(x, gamma, beta, eps, ffn):
+    """add_ saves a tensor, at the caller's cost."""
+    return x.add_(ffn(F.layer_norm(x, x.shape[-1:], gamma, beta, eps)))

@@ -442,6 +442,31 @@ def learnt_without_return(word_counts, num_merges):
     learn(word_counts, num_merges)
 
 
+def learn_into(merges, word_counts, num_merges):
+    while len(merges) < num_merges:
+        pairs = collections.Counter()
+        for word, count in word_counts.items():
+            for pair in itertools.pairwise(merge_by_merge(word, merges)):
+                pairs[pair] += count
+        if not pairs:
+            break
+        merges.append(min(pairs, key=lambda pair: (-pairs[pair], pair)))
+    return merges
+
+
+@wrong("learn_bpe", "an earlier call", "both gave out the same object")
+def into_a_default_list(word_counts, num_merges, merges=[]):  # noqa: B006
+    """A default is made once: the second call goes on with the merges of the first."""
+    learn_into(merges, word_counts, num_merges if len(merges) < num_merges else len(merges) + 1)
+    return merges
+
+
+@wrong("learn_bpe", "after one with other numbers", "begin anew")
+def merges_of_the_first_corpus(word_counts, num_merges, merges=[]):  # noqa: B006
+    """A default list again: it is full when the second corpus comes."""
+    return list(learn_into(merges, word_counts, num_merges))
+
+
 # ---- apply_bpe
 
 
@@ -630,6 +655,42 @@ def beyond_the_end(word, merges):
     return symbols
 
 
+CUTS = {}
+
+
+@wrong("apply_bpe", "after one with other numbers", "begin anew")
+def kept_by_word(word, merges):
+    """GPT-2's encoder keeps the cuts of words; here the merges are an argument."""
+    if word not in CUTS:
+        CUTS[word] = merge_by_merge(word, merges)
+    return CUTS[word]
+
+
+@wrong("apply_bpe", "stops at the first merge that the word does not hold")
+def until_one_does_not_fit(word, merges):
+    """break in the place of continue."""
+    symbols = merge_by_merge(word, [])
+    for pair in merges:
+        if tuple(pair) not in set(itertools.pairwise(symbols)):
+            break
+        symbols = merge_by_merge(word, merges[: merges.index(pair) + 1])
+    return symbols
+
+
+@right("apply_bpe")
+def the_new_symbol_is_looked_at_again(word, merges):
+    """It cannot be the left part of its own pair, so nothing changes."""
+    symbols = [*word[:-1], word[-1] + "</w>"]
+    for left, right_part in merges:
+        i = 0
+        while i < len(symbols) - 1:
+            if (symbols[i], symbols[i + 1]) == (left, right_part):
+                symbols[i : i + 2] = [left + right_part]
+            else:
+                i += 1
+    return symbols
+
+
 # ---- TokenEmbedding
 
 
@@ -720,7 +781,7 @@ class RootOfL(Given):
         return self.table[tokens] * math.sqrt(tokens.shape[1])
 
 
-@wrong("TokenEmbedding", "The table has changed")
+@wrong("TokenEmbedding", "changed the numbers that are stored in self.table")
 class ScaledInPlace(Given):
     """Multiplied where it is stored: it grows with every call."""
 
@@ -809,6 +870,64 @@ class AnotherEmbedding(Given):
 
     def forward(self, tokens):
         return self.embedding(tokens) * math.sqrt(self.d_model)
+
+
+@wrong("TokenEmbedding", "another parameter in the place of self.table")
+class NewTableInEachCall(Given):
+    """nn.Parameter(…) in forward: the optimizer trains the table that was there before."""
+
+    def forward(self, tokens):
+        self.table = nn.Parameter(self.table.detach().clone())
+        return self.table[tokens] * math.sqrt(self.d_model)
+
+
+@wrong("TokenEmbedding", "table cannot learn", "nn.Parameter")
+class TableAsABuffer(Given):
+    """register_buffer, as for the sinusoids."""
+
+    def __init__(self, vocab_size, d_model):
+        super().__init__(vocab_size, d_model)
+        table = self.table.detach()
+        del self.table
+        self.register_buffer("table", table)
+
+    def forward(self, tokens):
+        return self.table[tokens] * math.sqrt(self.d_model)
+
+
+@wrong("TokenEmbedding", "has the variance", "should have 1/16")
+class VarianceOne(Given):
+    """nn.Embedding's own start: then √d_model makes the words far too large."""
+
+    def __init__(self, vocab_size, d_model):
+        super().__init__(vocab_size, d_model)
+        self.table = nn.Parameter(torch.randn(vocab_size, d_model))
+
+    def forward(self, tokens):
+        return self.table[tokens] * math.sqrt(self.d_model)
+
+
+@wrong("TokenEmbedding", "changed the mode of self")
+class AlwaysInEvalMode(Given):
+    """'A look-up has no mode.'"""
+
+    def forward(self, tokens):
+        self.eval()
+        return self.table[tokens] * math.sqrt(self.d_model)
+
+
+@wrong("TokenEmbedding", "changed the numbers that are stored in self.table")
+class WithALargestNorm(Given):
+    """max_norm shortens the rows where they are stored."""
+
+    def forward(self, tokens):
+        return F.embedding(tokens, self.table, max_norm=1.0) * math.sqrt(self.d_model)
+
+
+@right("TokenEmbedding")
+class WithSparseGradients(Given):
+    def forward(self, tokens):
+        return F.embedding(tokens, self.table, sparse=True) * self.d_model**0.5
 
 
 # ---- tie_weights
@@ -1003,6 +1122,39 @@ def a_plain_tensor(model):
     del model.generator.weight
     model.generator.weight = table.detach()
     model.source_embedding.table = table
+
+
+def tied(model):
+    model.source_embedding.table = model.target_embedding.table
+    model.generator.weight = model.target_embedding.table
+
+
+@wrong("tie_weights", "changed the mode of model", "was = model.training")
+def left_in_eval_mode(model):
+    """eval() 'to be safe': no dropout in the training that follows."""
+    model.eval()
+    tied(model)
+
+
+@wrong("tie_weights", "changed requires_grad of model.encoder")
+def all_others_frozen(model):
+    """Only the new matrix is to be trained: nobody had asked for that."""
+    model.requires_grad_(False)
+    tied(model)
+    model.generator.weight.requires_grad_(True)
+
+
+@wrong("tie_weights", "The model has lost generator.bias")
+def bias_taken_away(model):
+    """The package's generator has none."""
+    tied(model)
+    model.generator.bias = None
+
+
+@right("tie_weights")
+def in_one_chain_with_a_print(model):
+    model.source_embedding.table = model.target_embedding.table = model.generator.weight
+    print(sum(parameter.numel() for parameter in model.parameters()))
 
 
 # ---- count_transformer_parameters
@@ -1237,9 +1389,11 @@ def sentence_by_sentence(stack, table, positions, source, target):
 @right("repaired_logits")
 def in_evaluation_without_gradients(stack, table, positions, source, target):
     """PyTorch takes another way then, with nested tensors."""
-    stack.eval()
+    was = stack.training
     with torch.no_grad():
-        return logits(stack, table, positions, source, target)
+        answer = logits(stack.eval(), table, positions, source, target)
+    stack.train(was)
+    return answer
 
 
 @right("repaired_logits")
@@ -1370,6 +1524,56 @@ def target_padding_for_the_memory(stack, table, positions, source, target):
     x, y = ends(stack, table, positions, source, target)
     mask = future(target.shape[1])
     return stack(x, y, tgt_mask=mask, memory_key_padding_mask=target == 0) @ table.T
+
+
+@wrong("repaired_logits", "changed the mode of stack", "was = model.training")
+def left_in_eval_mode_by_the_logits(stack, *given):
+    """The padding is tried out in eval mode, and the stack never comes back."""
+    return logits(stack.eval(), *given)
+
+
+@wrong("repaired_logits", "changed the mode of stack", "was = model.training")
+def left_in_train_mode_by_the_logits(stack, *given):
+    """PyTorch warns about nested tensors in eval mode only, so train mode it is."""
+    return logits(stack.train(), *given)
+
+
+@wrong("repaired_logits", "changed the mode of stack.encoder")
+def encoder_left_in_eval_mode(stack, *given):
+    """Half of the stack."""
+    stack.encoder.eval()
+    return logits(stack, *given)
+
+
+@wrong("repaired_logits", "changed requires_grad of stack.encoder")
+def stack_left_frozen(stack, *given):
+    """requires_grad_(False) in the place of no_grad."""
+    return logits(stack.requires_grad_(False), *given)
+
+
+PADS = {}
+
+
+@wrong("repaired_logits", "after one with other numbers", "begin anew")
+def pads_kept_by_shape(stack, table, positions, source, target):
+    """The mask is made once for each shape."""
+    pads = PADS.setdefault(source.shape, source == 0)
+    masks = {"src_key_padding_mask": pads, "memory_key_padding_mask": pads}
+    return logits(stack, table, positions, source, target, **masks)
+
+
+@wrong("repaired_logits", "the ids up to 1 are all taken for padding")
+def begin_is_hidden(stack, table, positions, source, target):
+    """source > 1: 'special ids are no words'."""
+    pads = source <= 1
+    masks = {"src_key_padding_mask": pads, "memory_key_padding_mask": pads}
+    return logits(stack, table, positions, source, target, **masks)
+
+
+@wrong("repaired_logits", "has shape", "axes of length 1")
+def logits_squeezed(*given):
+    """squeeze(0) after a batch of one was tried out in the notebook."""
+    return logits(*given).squeeze(0)
 
 
 # ---- found by a tester

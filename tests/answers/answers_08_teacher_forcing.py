@@ -276,6 +276,35 @@ def shifted_in_the_wrong_shape(targets, bos_id):
     return torch.cat([torch.tensor([bos_id]), targets[:, :-1]], dim=1)
 
 
+SHIFTED = {}
+
+
+@wrong("shift_right", "after one with other numbers", "begin anew")
+def shifted_and_kept(targets, bos_id):
+    """A cache whose key is the shape."""
+    if targets.shape not in SHIFTED:
+        SHIFTED[targets.shape] = shift_with_cat(targets, bos_id)
+    return SHIFTED[targets.shape]
+
+
+@wrong("shift_right", "small whole numbers", "large ids do not fit")
+def shifted_into_int8(targets, bos_id):
+    """'Ids are small numbers': the vocabulary of the example was."""
+    return shift_with_cat(targets, bos_id).to(torch.int8)
+
+
+@wrong("shift_right", "has shape", "axes of length 1")
+def shifted_and_squeezed(targets, bos_id):
+    """squeeze(0) after a batch of one was tried out in the notebook."""
+    return shift_with_cat(targets, bos_id).squeeze(0)
+
+
+@right("shift_right")
+def shift_column_by_column(targets, bos_id):
+    first = targets.new_full((len(targets),), bos_id)
+    return torch.stack([first, *targets.unbind(1)[:-1]]).T
+
+
 # ---- smoothed_cross_entropy
 
 
@@ -559,6 +588,41 @@ def the_perplexity(logits, targets, pad_id, epsilon):
     return loss_by_pytorch(logits, targets, pad_id, epsilon).exp()
 
 
+LOSSES = []
+
+
+@wrong("smoothed_cross_entropy", "after one with other numbers", "begin anew")
+def loss_of_the_first_call(logits, targets, pad_id, epsilon):
+    """The module is made once, with the first ε."""
+    LOSSES.append(torch.nn.CrossEntropyLoss(ignore_index=pad_id, label_smoothing=epsilon))
+    return LOSSES[0](logits.flatten(0, 1), targets.flatten())
+
+
+@wrong("smoothed_cross_entropy", "the smooth part is taken out of the graph")
+def smooth_part_as_a_number(logits, targets, pad_id, epsilon):
+    """.item() on one of the two terms."""
+    costs = -logits.log_softmax(-1)
+    real = targets != pad_id
+    sharp = costs.gather(-1, targets[..., None])[..., 0][real].mean()
+    return (1 - epsilon) * sharp + epsilon * costs.mean(-1)[real].mean().item()
+
+
+@wrong("smoothed_cross_entropy", "The loss is right: which step")
+def loss_in_half_precision(logits, targets, pad_id, epsilon):
+    """.half() 'for speed': the gradient is rounded."""
+    flat = logits.half().flatten(0, 1)
+    settings = {"ignore_index": pad_id, "label_smoothing": epsilon}
+    return F.cross_entropy(flat, targets.flatten(), **settings)
+
+
+@right("smoothed_cross_entropy")
+def loss_of_the_chosen_tokens_with_a_print(logits, targets, pad_id, epsilon):
+    real = targets != pad_id
+    print("real tokens:", int(real.sum()))
+    loss = torch.nn.CrossEntropyLoss(label_smoothing=float(epsilon), reduction="none")
+    return loss(logits[real], targets[real]).mean()
+
+
 # ---- noam_rate
 
 
@@ -671,6 +735,27 @@ def rate_that_stays(step, d_model, warmup):
 def rate_with_the_arguments_swapped(step, d_model, warmup):
     """Order of the arguments."""
     return warmup**-0.5 * min(step**-0.5, step * d_model**-1.5)
+
+
+STEPS = []
+
+
+@wrong("noam_rate", "The same call gave two answers", "kept from call to call")
+def rate_that_counts_its_calls(step, d_model, warmup):
+    """As a scheduler does, which knows its step by itself."""
+    STEPS.append(step)
+    return d_model**-0.5 * min(len(STEPS) ** -0.5, len(STEPS) * warmup**-1.5)
+
+
+@wrong("noam_rate", "rounded to 6 digits")
+def rate_rounded(step, d_model, warmup):
+    """Rounded for the log."""
+    return round(d_model**-0.5 * min(step**-0.5, step * warmup**-1.5), 6)
+
+
+@right("noam_rate")
+def rate_as_a_share_of_the_crest(step, d_model, warmup):
+    return (d_model * warmup) ** -0.5 * min((warmup / step) ** 0.5, step / warmup)
 
 
 # ---- batches_by_tokens
@@ -934,6 +1019,37 @@ def stumbles_over_nothing(lengths, max_tokens):
     return sort_and_fill(lengths, max_tokens)
 
 
+@wrong("batches_by_tokens", "is there 2 times", "A default `batches=[]` is made once")
+def batches_in_a_default_list(lengths, max_tokens, batches=[]):  # noqa: B006
+    """The second call goes on filling the batches of the first."""
+    batches.extend(sort_and_fill(lengths, max_tokens))
+    return batches
+
+
+@wrong("batches_by_tokens", "is there 2 times")
+def indices_found_by_length(lengths, max_tokens):
+    """lengths.index finds the first of equal lengths, again and again."""
+    batches = sort_and_fill(lengths, max_tokens)
+    return [[lengths.index(lengths[i]) for i in batch] for batch in batches]
+
+
+@wrong("batches_by_tokens", "Your code stopped", "RecursionError")
+def batches_by_recursion(lengths, max_tokens):
+    """One call for each sentence: a thousand sentences are too many."""
+
+    def fill(order, batches):
+        if not order:
+            return batches
+        longest = lengths[order[0]]
+        if longest > max_tokens:
+            raise ValueError(f"{longest} tokens are more than {max_tokens}")
+        if not batches or (len(batches[-1]) + 1) * longest > max_tokens:
+            batches = [*batches, []]
+        return fill(order[1:], [*batches[:-1], [*batches[-1], order[0]]])
+
+    return fill(sorted(range(len(lengths)), key=lengths.__getitem__), [])
+
+
 # ---- repaired_loss
 
 
@@ -1088,3 +1204,29 @@ def the_end_is_not_asked_for(model, source, target, pad_id):
     answers = target[:, 1:].masked_fill(target[:, 1:] == 2, pad_id)
     logits = model(source, target[:, :-1])
     return F.cross_entropy(logits.transpose(1, 2), answers, ignore_index=pad_id)
+
+
+@wrong("repaired_loss", "changed the mode of model", "was = model.training")
+def repaired_in_eval_mode(model, source, target, pad_id):
+    """As for a validation loss; the training goes on without dropout."""
+    return repaired(model.eval(), source, target, pad_id)
+
+
+@wrong("repaired_loss", "changed requires_grad of model.of_token")
+def repaired_with_a_frozen_model(model, source, target, pad_id):
+    """requires_grad_(False) in the place of no_grad."""
+    return repaired(model.requires_grad_(False), source, target, pad_id)
+
+
+@wrong("repaired_loss", "The gradient of the loss is")
+def repaired_with_a_part_detached(model, source, target, pad_id):
+    """The loss is brought to scale with itself, and only half of it learns."""
+    loss = repaired(model, source, target, pad_id)
+    return loss / 2 + loss.detach() / 2
+
+
+@right("repaired_loss")
+def repaired_with_renamed_pads(model, source, target, pad_id):
+    labels = target[:, 1:].clone().masked_fill_(target[:, 1:] == pad_id, -100)
+    logits = model(source, target[:, :-1])
+    return torch.nn.CrossEntropyLoss()(logits.flatten(0, 1), labels.flatten())

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from transformer_lab.checking import expect
-from transformer_lab.diagnosis import expect_predictions
+from transformer_lab.diagnosis import expect_no_memory, expect_predictions
 
 HIDDEN = "exp overflows, and the NaN that comes of it is replaced by 0. Subtract the maximum first."
 OVERFLOW = (
@@ -135,6 +135,10 @@ def softmax_mistakes(x, dim):
     }
 
 
+def test_a_softmax_begins_anew_in_each_call(stable_softmax):
+    expect_no_memory(stable_softmax, F.softmax, (torch.randn(5, 5), 1), (torch.randn(5, 5), 1))
+
+
 def test_softmax_runs_along_dim_when_all_axes_are_equally_long(stable_softmax):
     x = 2 * torch.randn(3, 3, 3)  # here a wrong broadcast gives numbers, not an error
     for dim in (1, -1, 0, -2):
@@ -148,7 +152,7 @@ def test_three_numbers_that_can_be_checked_by_hand(stable_softmax):
 
 
 def test_softmax_runs_along_dim_in_any_shape(stable_softmax):
-    for shape in ((2, 5), (2, 3, 5), (2, 1, 3, 4)):
+    for shape in ((2, 5), (2, 3, 5), (2, 1, 3, 4), (1, 3, 1), (2, 1, 3)):
         x = 2 * torch.randn(shape)
         for dim in range(-len(shape), len(shape)):
             expect(stable_softmax(x, dim), F.softmax(x, dim), softmax_mistakes(x, dim))
@@ -214,6 +218,10 @@ def attention_mistakes(query, key, value, mask=None):
         "the number of keys is used for √d_k": key.shape[-2],
         "the size of a value is used for √d_k": value.shape[-1],
         "d_k² is used for √d_k": root**4,
+        "√d_k is cut to a whole number: use math.sqrt, not math.isqrt or int(…)": int(root),
+        "`d_k ** 1 / 2` is d_k / 2: write 0.5, or put the exponent in brackets": root**2 / 2,
+        "after a division `d_k ** 1 / 2` makes 2 · d_k: write `d_k ** 0.5`": 2 * root**2,
+        "8 is used for √d_k: that is the root of the paper's 64, and here it is another": 8.0,
         "the fourth root of d_k is used for the square root": math.sqrt(root),
         "the length of the query is used for √d_k": query.norm(dim=-1, keepdim=True),
     }
@@ -404,9 +412,21 @@ def one_query_mistakes(query, keys, values):
     }
 
 
+def one_query(keys=5, d_k=6, d_v=3):
+    return 2 * torch.randn(d_k), torch.randn(keys, d_k), torch.randn(keys, d_v)
+
+
 def check_one_query(attend_one, *given, nan=OVERFLOW):
     expected = attend(given[0][None], *given[1:])[0][0]
     expect(attend_one(*given), expected, one_query_mistakes(*given), nan=nan)
+
+
+def test_a_query_knows_nothing_of_the_one_before(attend_one):
+    def right(query, keys, values):
+        return attend(query[None], keys, values)[0][0]
+
+    first, second = one_query(4, 4, 4), one_query(4, 4, 4)
+    expect_no_memory(attend_one, right, first, second)
 
 
 def test_one_query_when_all_sizes_are_equal(attend_one):
@@ -423,8 +443,8 @@ def test_one_query_on_paper(attend_one):
 
 
 def test_one_query_with_other_sizes(attend_one):
-    for keys in (5, 1):
-        check_one_query(attend_one, 2 * torch.randn(6), torch.randn(keys, 6), torch.randn(keys, 3))
+    for sizes in ({}, {"keys": 1}, {"d_v": 1}, {"d_k": 1}):
+        check_one_query(attend_one, *one_query(**sizes))
 
 
 def test_one_query_with_large_scores(attend_one):
@@ -464,6 +484,11 @@ def check_attention(attention, *given, mistakes=None, nan=OVERFLOW):
 
 def check_masked(attention, *given):
     check_attention(attention, *given, mistakes=mask_mistakes(*given), nan=MASKED_NAN)
+
+
+def test_attention_begins_anew_in_each_call(scaled_dot_product_attention):
+    first, second = (*square(6), MASK), (*square(6), MASK.roll(1, -1))
+    expect_no_memory(scaled_dot_product_attention, attend, first, second)
 
 
 def test_attention_when_all_sizes_are_equal(scaled_dot_product_attention):
@@ -643,10 +668,15 @@ def check_gradient(attention_gradient, *given):
     expect(answer, true_gradient(*given), gradient_mistakes(*given), names=names, nan=OVERFLOW)
 
 
-def arrays(queries, keys, d_k, d_v):
-    rng = np.random.default_rng(2)
+def arrays(queries, keys, d_k, d_v, seed=2):
+    rng = np.random.default_rng(seed)
     shapes = ((queries, d_k), (keys, d_k), (keys, d_v), (queries, d_v))
     return [rng.normal(size=shape) for shape in shapes]
+
+
+def test_a_gradient_begins_anew_in_each_call(attention_gradient):
+    first, second = arrays(6, 6, 6, 6), arrays(6, 6, 6, 6, seed=3)
+    expect_no_memory(attention_gradient, true_gradient, first, second)
 
 
 def test_gradient_when_all_sizes_are_equal(attention_gradient):
@@ -654,7 +684,7 @@ def test_gradient_when_all_sizes_are_equal(attention_gradient):
 
 
 def test_gradient_agrees_with_autograd(attention_gradient):
-    for sizes in ((3, 5, 6, 7), (1, 4, 2, 3), (4, 1, 3, 2)):
+    for sizes in ((3, 5, 6, 7), (1, 4, 2, 3), (4, 1, 3, 2), (2, 3, 1, 1)):
         check_gradient(attention_gradient, *arrays(*sizes))
 
 
@@ -689,6 +719,11 @@ def repair_mistakes(query, key, value):
     }
 
 
+def test_repaired_attention_begins_anew_in_each_call(repaired_attention):
+    expect_no_memory(repaired_attention, lambda *given: attend(*given)[0], square(6), square(6))
+
+
 def test_repaired_attention_is_attention(repaired_attention):
-    for given in (square(2), inputs(2), inputs(), square(2, 3), inputs(2, 4)):
+    ones = inputs(1), inputs(2, queries=1), inputs(2, keys=1), inputs(2, d_v=1)
+    for given in (square(2), inputs(2), inputs(), square(2, 3), inputs(2, 4), *ones):
         expect(repaired_attention(*given), attend(*given)[0], repair_mistakes(*given))

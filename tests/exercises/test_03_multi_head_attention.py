@@ -10,7 +10,12 @@ import torch
 import torch.nn.functional as F
 
 from transformer_lab.checking import expect
-from transformer_lab.diagnosis import expect_predictions, random_weights
+from transformer_lab.diagnosis import (
+    expect_learning,
+    expect_no_memory,
+    expect_predictions,
+    random_weights,
+)
 
 # ---- predicted_letters
 
@@ -126,7 +131,10 @@ def split_mistakes(x, heads):
 
 
 # B, L, H, d_k; a squeeze() shows where one of them is 1
-SIZES = (2, 5, 3, 4), (3, 2, 4, 1), (2, 4, 1, 6), (3, 3, 3, 3), (1, 4, 2, 3), (2, 1, 3, 4)
+SIZES = (
+    *((2, 5, 3, 4), (3, 2, 4, 1), (2, 4, 1, 6), (3, 3, 3, 3), (1, 4, 2, 3), (2, 1, 3, 4)),
+    (2, 3, 1, 1),
+)
 
 
 def check_split(split_heads, x, heads):
@@ -188,6 +196,12 @@ def check_merge(merge_heads, x):
 def test_merged_heads_stand_side_by_side_token_by_token(merge_heads):
     for B, L, heads, d_k in SIZES:
         check_merge(merge_heads, numbered(B, heads, L, d_k))
+
+
+def test_each_split_and_merge_begins_anew(split_heads, merge_heads):
+    x, y = torch.randn(2, 2, 7, 12)
+    expect_no_memory(split_heads, split, (x, 3), (y, 3))
+    expect_no_memory(merge_heads, merge, (split(x, 3),), (split(y, 3),))
 
 
 # ---- count_parameters
@@ -281,6 +295,15 @@ def wrong_steps(heads, d_model, Lk):
         "the scores are not divided by √d_k": {"divisor": 1.0},
         "the scores are divided by d_k, not by its square root": {"divisor": d_model / heads},
         "the scores are divided by d_model: it is √d_k": {"divisor": d_model},
+        "√d_k is cut to a whole number: use math.sqrt, not math.isqrt or int(…)": {
+            "divisor": math.isqrt(d_model // heads)
+        },
+        "after a division `d_k ** 1 / 2` makes 2 · d_k: write `d_k ** 0.5`": {
+            "divisor": 2 * d_model / heads
+        },
+        "`d_k ** 1 / 2` is d_k / 2: write 0.5, or put the exponent in brackets": {
+            "divisor": d_model / heads / 2
+        },
         "the scores are divided by √H, the number of heads: it is √d_k": {
             "divisor": math.sqrt(heads)
         },
@@ -356,6 +379,13 @@ def module_mistakes(weights, heads, query, key, value, mask=None):
         "there is one head only, as wide as the model: `num_heads` is not used.": (
             lambda: run(heads=1)
         ),
+        **{
+            f"there are {n} heads, and num_heads is {heads}: use the number that was given.": (
+                lambda n=n: run(heads=n)
+            )
+            for n in (2, 4, 8)
+            if n != heads
+        },
         "w_k is missing: the keys are not projected.": lambda: run(k=key),
         "w_q is missing: the queries are not projected.": lambda: run(q=query),
         "w_v is missing: the values are not projected.": lambda: run(v=value),
@@ -443,9 +473,22 @@ def texts(*shapes):
     return [torch.randn(shape) for shape in shapes]
 
 
+def test_the_module_begins_anew_in_each_call(MultiHeadAttention):
+    module, weights = made(MultiHeadAttention, 10, 2)
+    first, second = texts(*3 * [(2, 5, 10)]), texts(*3 * [(2, 5, 10)])
+    mask = torch.arange(25).view(5, 5) % 4 > 0
+
+    def right(*given):
+        return true_module(weights, 2, *given)
+
+    expect_no_memory(module, right, first, second)
+    expect_no_memory(module, right, [*first, mask], [*second, mask.roll(1, -1)])
+
+
 def test_self_attention(MultiHeadAttention):
-    (x,) = texts((2, 5, 12))
-    check_module(MultiHeadAttention, 3, x, x, x)
+    for heads, d_model in ((3, 30), (3, 12)):
+        (x,) = texts((2, 5, d_model))
+        check_module(MultiHeadAttention, heads, x, x, x)
 
 
 def test_the_module_when_all_sizes_are_equal(MultiHeadAttention):
@@ -459,8 +502,9 @@ def test_cross_attention_with_other_lengths(MultiHeadAttention):
 
 
 def test_one_head_and_as_many_as_features(MultiHeadAttention):
-    for heads in (1, 6):
-        check_module(MultiHeadAttention, heads, *texts((2, 3, 6), (2, 4, 6), (2, 4, 6)))
+    for heads, d_model in ((1, 6), (6, 6), (1, 1)):
+        shapes = (2, 3, d_model), (2, 4, d_model), (2, 4, d_model)
+        check_module(MultiHeadAttention, heads, *texts(*shapes))
 
 
 def test_a_mask_keeps_keys_away(MultiHeadAttention):
@@ -500,20 +544,13 @@ def test_the_module_in_half_and_double_precision(MultiHeadAttention):
         expect(module(x, memory, memory), expected, module_mistakes(weights, 3, x, memory, memory))
 
 
-def test_every_projection_learns(MultiHeadAttention):
+def test_every_projection_learns_and_what_is_below(MultiHeadAttention):
     module, _ = made(MultiHeadAttention, 12, 3)
-    x, memory = texts((2, 3, 12), (2, 5, 12))
-    answer = module(x, memory, memory)
-    assert answer.requires_grad, (
-        "The result is cut off from the weights, so nothing can be learnt. Do without "
-        ".detach(), .numpy(), .data, .item() and torch.no_grad()."
+    query, key, value = texts((2, 3, 12), (2, 5, 12), (2, 5, 12))
+    weights = dict(module.named_parameters())
+    expect_learning(
+        module, lambda *given: true_module(weights, 3, *given), query=query, key=key, value=value
     )
-    (answer**2).sum().backward()
-    for name, parameter in module.named_parameters():
-        assert parameter.grad is not None and parameter.grad.abs().max() > 0, (
-            f"{name} gets no gradient, so it cannot learn: the result does not depend on it, or "
-            "the way to it is cut by .detach(), .numpy(), .data or torch.no_grad()."
-        )
 
 
 def hunt(x, w_q, w_k, w_v, w_o, heads):
@@ -548,9 +585,14 @@ def hunt(x, w_q, w_k, w_v, w_o, heads):
     return multi_head(projected, out, heads), mistakes | steps
 
 
+def test_repaired_heads_begin_anew_in_each_call(repaired_heads):
+    first, second = ((torch.randn(2, 5, 6), *torch.randn(4, 6, 6), 2) for _ in range(2))
+    expect_no_memory(repaired_heads, lambda *given: hunt(*given)[0], first, second)
+
+
 def test_repaired_heads_are_multi_head_attention(repaired_heads):
-    sizes = (2, 12, 5, 3), (3, 9, 3, 3), (2, 4, 4, 2), (3, 8, 2, 4), (2, 6, 4, 1)
-    for B, d_model, L, heads in sizes:
+    sizes = (2, 15, 5, 3), (2, 12, 5, 3), (3, 9, 3, 3), (2, 4, 4, 2), (3, 8, 2, 4), (2, 6, 4, 1)
+    for B, d_model, L, heads in (*sizes, (1, 6, 4, 2), (2, 6, 1, 2), (2, 1, 3, 1)):
         given = torch.randn(B, L, d_model), *torch.randn(4, d_model, d_model), heads
         expected, mistakes = hunt(*given)
         expect(repaired_heads(*given), expected, mistakes)

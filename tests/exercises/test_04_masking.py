@@ -8,7 +8,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_lab.checking import expect
-from transformer_lab.diagnosis import describe, expect_predictions, random_weights
+from transformer_lab.diagnosis import (
+    describe,
+    expect_learning,
+    expect_no_memory,
+    expect_predictions,
+    random_weights,
+)
 
 # ---- predicted_weights
 
@@ -123,6 +129,10 @@ def test_query_i_sees_the_keys_up_to_i(causal_mask):
         expect(causal_mask(length), causal(length), causal_mistakes(length))
 
 
+def test_a_long_text_has_a_mask_too(causal_mask):
+    expect(causal_mask(1100), causal(1100))
+
+
 # ---- padding_mask
 
 
@@ -211,6 +221,10 @@ def padding_mistakes(tokens, pad_id):
     )
 
 
+def test_each_batch_has_its_own_padding_mask(padding_mask):
+    expect_no_memory(padding_mask, padding, (TEXTS, 3), (TEXTS.flip(0), 3))
+
+
 def test_real_tokens_may_be_seen_and_pads_may_not(padding_mask):
     one_text, one_token = (TEXTS[:1], 3), (TEXTS[:, :1], 3)
     for tokens, pad_id in (
@@ -270,8 +284,15 @@ def decoder_mistakes(tokens, pad_id):
     }
 
 
+def test_each_batch_has_its_own_decoder_mask(decoder_mask):
+    expect_no_memory(decoder_mask, both, (TEXTS, 3), (TEXTS.flip(0), 3))
+
+
 def test_a_key_must_be_real_and_not_in_the_future(decoder_mask):
-    for tokens, pad_id in ((TEXTS, 3), (TEXTS[:3, :3], 3), (TEXTS[:2], 0), (TEXTS[1:3, :1], 3)):
+    for tokens, pad_id in (
+        *((TEXTS, 3), (TEXTS[:3, :3], 3), (TEXTS[:2], 0), (TEXTS[1:3, :1], 3)),
+        (TEXTS[:1], 3),
+    ):
         right = both(tokens, pad_id)
         expect(decoder_mask(tokens, pad_id), right, decoder_mistakes(tokens, pad_id))
 
@@ -407,6 +428,11 @@ SQUARE = torch.tensor([[1, 0, 0, 1], [0, 1, 1, 0], [1, 1, 0, 1], [0, 0, 0, 1]]).
 WIDE = torch.tensor([[1, 1, 0, 0, 1], [0, 0, 1, 0, 0], [0, 1, 1, 1, 0]]).bool()
 
 
+def test_a_masked_softmax_begins_anew_in_each_call(masked_softmax):
+    first, second = 2 * torch.randn(2, 4, 4, 4)
+    expect_no_memory(masked_softmax, soft, (first, SQUARE), (second, SQUARE.roll(1, -1)))
+
+
 def test_the_weights_on_paper(masked_softmax):
     scores = torch.tensor([[1.0, 2.0, 5.0]] * 2).log()  # exp gives 1, 2, 5 again
     check_softmax(masked_softmax, scores, torch.tensor([[True, True, False], [False, True, True]]))
@@ -421,6 +447,9 @@ def test_a_mask_broadcasts_to_the_scores(masked_softmax):
     each = torch.stack([WIDE, WIDE.roll(2, -1)])[:, None]  # (B, 1, Lq, Lk)
     for mask in (WIDE, each, each[:, :, :1], WIDE[:1]):
         check_softmax(masked_softmax, 2 * torch.randn(2, 4, 3, 5), mask)
+    one_key = WIDE[:, :1] | True
+    for shape, mask in (((1, 1, 3, 5), WIDE), ((2, 1, 5), WIDE[:1]), ((2, 3, 1), one_key)):
+        check_softmax(masked_softmax, 2 * torch.randn(shape), mask)
 
 
 def test_a_query_with_nothing_to_look_at_gets_zeros(masked_softmax):
@@ -448,7 +477,10 @@ def test_the_softmax_in_half_and_double_precision(masked_softmax):
     mask = WIDE.clone()
     mask[1] = False
     for dtype in (torch.float16, torch.float64):
-        check_softmax(masked_softmax, (4 * torch.randn(2, 3, 5)).to(dtype), mask)
+        scores = (4 * torch.randn(2, 3, 5)).to(dtype)
+        check_softmax(masked_softmax, scores, mask)
+        came = masked_softmax(scores, mask).dtype
+        assert came == dtype, f"The scores hold {dtype}, the weights {came}: add .to(scores.dtype)."
 
 
 def test_no_nan_hides_in_the_gradient(masked_softmax):
@@ -479,8 +511,7 @@ V = 23
 TOKENS = torch.tensor([[4, 22, 0, 7, 7, 15], [9, 1, 22, 3, 12, 0], [5, 22, 6, 11, 2, 18]])
 
 
-def vectors(tokens):
-    """Look ids up in a random table whose rows add up to 0; refuse what is no id."""
+def refuse_what_is_no_id(tokens, V):
     if tokens.dtype.is_floating_point or tokens.dtype == torch.bool:
         raise TypeError(f"token ids must be whole numbers, got {tokens.dtype}")
     if tokens.ndim != 2:
@@ -489,6 +520,11 @@ def vectors(tokens):
         raise IndexError(
             f"token ids must be from 0 to V − 1 = {V - 1}, got {tokens.min()} to {tokens.max()}"
         )
+
+
+def vectors(tokens):
+    """Look ids up in a random table whose rows add up to 0."""
+    refuse_what_is_no_id(tokens, V)
     table = torch.randn(V, V, generator=torch.Generator().manual_seed(5))
     table = (64 * table).round() / 64  # sums of these are exact, in whatever order
     table[:, 0] -= table.sum(1)
@@ -549,6 +585,46 @@ def model_that_leaks_from_the_last_token_in_sentences_with_5(tokens):
 
 def model_that_leaks_a_little(tokens):
     return honest_model(tokens) + 1e-3 * vectors(tokens).mean(1, keepdim=True)
+
+
+def model_that_leaks_a_little_into_large_logits(tokens):
+    return model_that_leaks_a_little(tokens) + 9
+
+
+def model_that_leaks_into_one_logit(tokens):
+    logits = honest_model(tokens).clone()
+    logits[..., 17] += vectors(tokens).mean(1)[:, None, 3]
+    return logits
+
+
+def model_that_leaks_into_all_logits_alike(tokens):
+    return honest_model(tokens) + vectors(tokens).mean(1, keepdim=True)[..., 3:4]
+
+
+def model_that_turns_its_logits(tokens):
+    """The next token says how far: sums, spreads and maxima stay as they are."""
+    places = torch.arange(V) + F.pad(tokens[:, 1:], (0, 1))[..., None]
+    return honest_model(tokens).gather(-1, places.long() % V)
+
+
+def model_that_moves_one_way(way):
+    """Its logits rise (or fall) where the next token is not 7, or there is none."""
+
+    def model(tokens):
+        not_7 = F.pad((tokens[:, 1:] != 7).float(), (0, 1), value=1.0)
+        return honest_model(tokens) + way * not_7[..., None]
+
+    return model
+
+
+def honest_model_of_seven_words(tokens):
+    refuse_what_is_no_id(tokens, 7)
+    return F.one_hot(tokens.long(), 7).float().cumsum(1)
+
+
+def model_of_seven_words_without_a_mask(tokens):
+    refuse_what_is_no_id(tokens, 7)
+    return honest_model_of_seven_words(tokens).flip(1)
 
 
 class Model(nn.Module):
@@ -649,6 +725,35 @@ def test_a_small_leak_is_found(leaks_future):
         "choose, and with a small tolerance, such as 1e-6."
     )
     judge(leaks_future, model_that_leaks_a_little, TOKENS, True, why)
+    why += " A tolerance relative to the logits has to be small, too: 1e-5, as by default."
+    judge(leaks_future, model_that_leaks_a_little_into_large_logits, TOKENS, True, why)
+
+
+def test_a_leak_shows_in_any_logit_and_in_either_direction(leaks_future):
+    why = "a leak is missed that moves a single logit of each position: compare them all."
+    judge(leaks_future, model_that_leaks_into_one_logit, TOKENS, True, why)
+    why = (
+        "a leak is missed that gives the logits of a position to other words: compare them number "
+        "by number, and not their sum, spread, length or maximum."
+    )
+    judge(leaks_future, model_that_turns_its_logits, TOKENS, True, why)
+    why = (
+        "a leak is missed that moves all logits of a position alike: compare the logits, not the "
+        "probabilities, which do not notice that."
+    )
+    judge(leaks_future, model_that_leaks_into_all_logits_alike, TOKENS, True, why)
+    why = "a leak is missed that only makes logits {}: take the absolute value of the difference."
+    for way, name in ((-1, "smaller"), (1, "larger")):
+        model, sevens = model_that_moves_one_way(way), torch.full((2, 5), 7)
+        judge(leaks_future, model, sevens, True, why.format(name))
+
+
+def test_the_model_may_have_few_words(leaks_future):
+    tokens = torch.tensor([[4, 6, 0, 5, 1], [6, 6, 2, 3, 0]])
+    why = "a model of seven words is {}: the number of words is the last axis of the logits."
+    model, other = honest_model_of_seven_words, model_of_seven_words_without_a_mask
+    judge(leaks_future, model, tokens, False, why.format("accused"))
+    judge(leaks_future, other, tokens, True, why.format("cleared"))
 
 
 def test_a_model_is_judged_in_the_mode_in_which_it_comes(leaks_future):
@@ -729,6 +834,9 @@ def hunt(weights, x, tokens, pad_id, training):
             (q @ k.transpose(-2, -1) / math.sqrt(d)).softmax(-1) * (real & past) @ v
         ),
         "the scores are not divided by √d_k.": lambda: run(real & past, root=1.0),
+        "√d_k is cut to a whole number: use math.sqrt, not math.isqrt or int(…).": lambda: run(
+            real & past, root=math.isqrt(d)
+        ),
         "the softmax runs over the queries.": lambda: run(real & past, axis=-2),
         "keys and values are not projected.": lambda: run(real & past, k=x, v=x),
         "the values are not projected.": lambda: run(real & past, v=x),
@@ -747,19 +855,35 @@ NAN_ROW = (
 )
 
 
-def check_module(RepairedSelfAttention, tokens, pad_id, training, dtype=torch.float32):
-    module = RepairedSelfAttention(6, pad_id).to(dtype).train(training)
-    weights = random_weights(module, {f"w_{name}.weight": (6, 6) for name in "qkv"})
-    x = torch.randn(*tokens.shape, 6).to(dtype)
+def made(RepairedSelfAttention, d_model, pad_id, dtype=torch.float32):
+    module = RepairedSelfAttention(d_model, pad_id).to(dtype)
+    shapes = {f"w_{name}.weight": (d_model, d_model) for name in "qkv"}
+    return module, random_weights(module, shapes)
+
+
+def check_module(RepairedSelfAttention, tokens, pad_id, training, dtype=torch.float32, d_model=6):
+    module, weights = made(RepairedSelfAttention, d_model, pad_id, dtype)
+    module.train(training)
+    x = torch.randn(*tokens.shape, d_model).to(dtype)
     wide = {name: weight.double() for name, weight in weights.items()}
     right, mistakes = hunt(wide, x.double(), tokens, pad_id, training)
     mode = "train" if training else "eval"
     call = f"RepairedSelfAttention.forward(x {describe(x)}, tokens {describe(tokens)}), {mode} mode"
     expect(module(x, tokens), right.to(dtype), mistakes, nan=NAN_ROW, call=call)
-    return module
 
 
 WITH_PADS = torch.tensor([[4, 5, 9, 2, 2], [8, 2, 6, 7, 2], [1, 5, 0, 3, 6]])
+
+
+def test_the_module_begins_anew_in_each_call(RepairedSelfAttention):
+    module, weights = made(RepairedSelfAttention, 5, 2)
+
+    def right(x, tokens):
+        return hunt(weights, x, tokens, 2, True)[0]
+
+    x, y = torch.randn(2, 5, 5, 5)
+    tokens = WITH_PADS[[0, 1, 2, 0, 1]]
+    expect_no_memory(module, right, (x, tokens), (y, tokens.flip(0)))
 
 
 def test_the_future_and_the_pads_are_hidden_in_both_modes(RepairedSelfAttention):
@@ -773,19 +897,24 @@ def test_the_module_when_batch_and_length_are_equal(RepairedSelfAttention):
         check_module(RepairedSelfAttention, square, 0, training)
 
 
+def test_the_module_when_something_is_one(RepairedSelfAttention):
+    for tokens, d_model in ((WITH_PADS[:1], 6), (WITH_PADS[:, :1], 6), (WITH_PADS, 1)):
+        check_module(RepairedSelfAttention, tokens, 2, True, d_model=d_model)
+
+
+def test_the_module_on_a_long_text(RepairedSelfAttention):
+    check_module(RepairedSelfAttention, WITH_PADS.repeat(1, 40), 2, True)
+
+
 def test_the_module_in_double_precision(RepairedSelfAttention):
     check_module(RepairedSelfAttention, WITH_PADS, 2, False, torch.float64)
 
 
-def test_every_projection_learns(RepairedSelfAttention):
-    module = check_module(RepairedSelfAttention, WITH_PADS, 2, True)
-    answer = module(torch.randn(3, 5, 6), WITH_PADS)
-    assert answer.requires_grad, (
-        "The result is cut off from the weights, so nothing can be learnt. Do without .detach(), "
-        ".numpy(), .data, .item() and torch.no_grad()."
-    )
-    (answer**2).sum().backward()
-    for name, parameter in module.named_parameters():
-        assert parameter.grad is not None and parameter.grad.abs().max() > 0, (
-            f"{name} gets no gradient, so it cannot learn: the result does not depend on it."
-        )
+def test_every_projection_learns_and_what_is_below(RepairedSelfAttention):
+    module, _ = made(RepairedSelfAttention, 6, 2)
+    weights = dict(module.named_parameters())
+
+    def right(x, tokens):
+        return hunt(weights, x, tokens, 2, True)[0]
+
+    expect_learning(module, right, x=torch.randn(3, 5, 6), tokens=WITH_PADS)

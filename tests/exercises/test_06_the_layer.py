@@ -8,7 +8,13 @@ from torch import Tensor, nn
 
 import transformer_lab as lab
 from transformer_lab.checking import CheckFailed, close, expect
-from transformer_lab.diagnosis import expect_predictions, random_weights
+from transformer_lab.diagnosis import (
+    CUT,
+    expect_learning,
+    expect_no_memory,
+    expect_predictions,
+    random_weights,
+)
 
 NEARLY_ALL = 1 - 1e-6  # a dropout that leaves nothing shows where it stands, whatever its numbers
 
@@ -197,6 +203,20 @@ def tokens_of(*shape):
     return x * (0.5 + torch.rand(*shape[:-1], 1)) + 2 * torch.randn(*shape[:-1], 1)
 
 
+def test_layer_norm_begins_anew_in_each_call(LayerNorm):
+    module, gamma, beta = made_norm(LayerNorm, 4, 0.5)
+    given = ((tokens_of(4, 4, 4),) for _ in range(2))
+    expect_no_memory(module, lambda x: norm(x, gamma, beta, 0.5), *given)
+
+
+def test_gamma_starts_with_ones_and_beta_with_zeros(LayerNorm):
+    module = LayerNorm(4)
+    made_norm(LayerNorm, 4, 1e-5)  # says what is amiss with the names
+    start = (torch.ones(4), torch.zeros(4))
+    names, call = ("gamma", "beta"), "LayerNorm(4), as `__init__` was given"
+    expect((module.gamma.data, module.beta.data), start, names=names, call=call)
+
+
 def test_each_token_is_normalised_by_its_own_numbers(LayerNorm):
     check_norm(LayerNorm, tokens_of(2, 3, 5))
     check_norm(LayerNorm, tokens_of(4, 2, 6), eps=2.0)
@@ -208,7 +228,7 @@ def test_layer_norm_when_all_sizes_are_equal(LayerNorm):
 
 
 def test_layer_norm_takes_any_axes_before_the_features(LayerNorm):
-    for shape in ((4,), (3, 5), (2, 3, 4, 5)):
+    for shape in ((4,), (3, 5), (2, 3, 4, 5), (1, 3, 4), (3, 1, 4), (2, 3, 64)):
         check_norm(LayerNorm, tokens_of(*shape))
 
 
@@ -233,12 +253,6 @@ def test_layer_norm_does_the_same_in_both_modes(LayerNorm):
 def gradients(answer, *inputs):
     weights = torch.linspace(-1, 1, answer.numel(), dtype=answer.dtype).view(answer.shape)
     return torch.autograd.grad((answer * weights).sum(), inputs)
-
-
-CUT = (
-    "The result is cut off from the weights, so nothing can be learnt. Do without .detach(), "
-    ".numpy(), .data, .item() and torch.no_grad()."
-)
 
 
 def test_layer_norm_passes_the_right_gradient(LayerNorm):
@@ -304,15 +318,16 @@ def expect_stable(module, given, expected, mistakes):
     expect(answer, expected, mistakes)
 
 
-def made_network(FeedForward, d_model, d_ff, dtype=torch.float32):
-    module = FeedForward(d_model, d_ff, 0.5).to(dtype)
+def made_network(FeedForward, d_model, d_ff, dtype=torch.float32, dropout=0.5):
+    module = FeedForward(d_model, d_ff, dropout).to(dtype)
     shapes = {
         "linear_1.weight": (d_ff, d_model),
         "linear_1.bias": (d_ff,),
         "linear_2.weight": (d_model, d_ff),
         "linear_2.bias": (d_model,),
     }
-    return module, list(random_weights(module, shapes).values())
+    weights = random_weights(module, shapes)
+    return module, [weights[name] for name in shapes]
 
 
 def network(x, w_1, b_1, w_2, b_2, act=F.relu):
@@ -393,6 +408,8 @@ def check_network(FeedForward, x, d_ff):
 
 def test_the_network_at_every_position(FeedForward):
     check_network(FeedForward, torch.randn(2, 5, 4), 7)
+    for shape in ((1, 3, 4), (2, 1, 4), (2, 3, 1)):
+        check_network(FeedForward, torch.randn(shape), 6)
     check_network(FeedForward, torch.randn(3, 2, 6), 4)
     check_network(FeedForward, torch.randn(5, 4), 6)
     check_network(FeedForward, 9 * torch.randn(2, 5, 4), 7)
@@ -400,6 +417,12 @@ def test_the_network_at_every_position(FeedForward):
 
 def test_the_network_when_all_sizes_are_equal(FeedForward):
     check_network(FeedForward, torch.randn(3, 3, 3), 3)
+
+
+def test_the_network_begins_anew_in_each_call(FeedForward):
+    module, weights = made_network(FeedForward, 4, 4)
+    x, y = torch.randn(2, 4, 4, 4)
+    expect_no_memory(module.eval(), lambda x: network(x, *weights), (x,), (y,))
 
 
 def test_the_network_in_half_and_double_precision(FeedForward):
@@ -431,6 +454,41 @@ def test_the_network_drops_hidden_numbers_in_training_only(FeedForward):
     expect(module(x), dropped, mistakes, hint=not_all_dropped)
 
 
+def expect_the_rate_that_was_given(module, given, expected, default, mistakes=None):
+    """`module` was made with dropout=0, `default` without saying a rate."""
+
+    def hint(_):
+        return (
+            "The module was made with dropout=0, and in training something is dropped: has "
+            "`__init__` a rate of its own, here or in one of its parts? Keep it as it was given."
+        )
+
+    expect(module.train()(*given), expected, mistakes, hint=hint)
+    rates = {part.p for part in default.modules() if isinstance(part, nn.Dropout)}
+    if not rates <= {0.1}:
+        raise CheckFailed(
+            f"Without a word on dropout the rates are {sorted(rates)}; the default is 0.1. Keep "
+            "`__init__` as it was given.",
+            type(default).__name__,
+        )
+
+
+def test_the_network_takes_the_rate_that_is_given(FeedForward):
+    module, weights = made_network(FeedForward, 4, 7, dropout=0.0)
+    x = torch.randn(2, 5, 4)
+    right = network(x, *weights)
+    expect_the_rate_that_was_given(module, (x,), right, FeedForward(4, 7))
+
+
+def expect_new_numbers_to_be_dropped(module, *given):
+    """Two calls in training drop other numbers, unless somebody sets the seed."""
+    drop(module.train(), 0.5)
+    assert not close(module(*given), module(*given)), (
+        "Two calls in training dropped the same numbers: is a seed set in forward? It would be the "
+        "same dropout in every step, and every other random number would repeat itself, too."
+    )
+
+
 def not_all_dropped(_):
     return "Here the rate is set so that all should be dropped: is it that of self.dropout?"
 
@@ -446,6 +504,7 @@ def test_the_network_drops_out_once(FeedForward):
         module.linear_2.bias.zero_()
     drop(module.train(), 0.5)
     x = torch.randn(4, 5, 6)
+    expect_new_numbers_to_be_dropped(module, x)
     answer = module(x)
     kept = answer.ne(0) if isinstance(answer, Tensor) and answer.shape == x.shape else 0 * x
     hidden = F.linear(x, *weights[:2]).relu() * kept
@@ -457,24 +516,10 @@ def test_the_network_drops_out_once(FeedForward):
 
 
 def test_every_layer_of_the_network_learns(FeedForward):
-    module, _ = made_network(FeedForward, 4, 7)
-    check_learning(module.eval(), torch.randn(2, 5, 4))
-
-
-def check_learning(module, *given):
-    answer = module(*(each.requires_grad_() for each in given))
-    assert isinstance(answer, Tensor) and answer.requires_grad, CUT
-    (answer * torch.linspace(-1, 1, answer.numel()).view(answer.shape)).sum().backward()
-    for name, parameter in module.named_parameters():
-        assert parameter.grad is not None and parameter.grad.abs().max() > 0, (
-            f"{name} gets no gradient, so it cannot learn: the result does not depend on it, or "
-            "the way to it is cut by .detach(), .numpy(), .data or torch.no_grad()."
-        )
-    grad = given[0].grad
-    assert grad is not None and grad.abs().max() > 0, (
-        "No gradient comes through to x, so nothing below could learn. Do without .detach(), "
-        ".numpy(), .data and torch.no_grad()."
-    )
+    module, _ = made_network(FeedForward, 4, 7, dropout=0.0)
+    one, two = module.linear_1, module.linear_2
+    weights = one.weight, one.bias, two.weight, two.bias
+    expect_learning(module.train(), lambda x: network(x, *weights), x=torch.randn(2, 5, 4))
 
 
 # ---- AddNorm
@@ -497,8 +542,8 @@ class Sublayer:
         return 2 * x.cumsum(-2).sin() + x.roll(1, -1) + torch.linspace(1, 0, x.shape[-1]).to(x)
 
 
-def made_frame(AddNorm, d_model, pre_norm, dtype=torch.float32):
-    module = AddNorm(d_model, 0.5, pre_norm).to(dtype)
+def made_frame(AddNorm, d_model, pre_norm, dtype=torch.float32, dropout=0.5):
+    module = AddNorm(d_model, dropout, pre_norm).to(dtype)
     weights = random_weights(module, {"norm.weight": (d_model,), "norm.bias": (d_model,)})
     return module, lambda x: norm(x, *(w.to(x.dtype) for w in weights.values()), 1e-5)
 
@@ -559,14 +604,41 @@ def check_frame(AddNorm, x, pre_norm):
     )
 
 
+def test_the_frame_begins_anew_in_each_call(AddNorm):
+    for pre_norm in (False, True):
+        module, n = made_frame(AddNorm, 4, pre_norm)
+        ways = (lambda x, f, n=n: n(x + f(x))), (lambda x, f, n=n: x + f(n(x)))
+        x, y = torch.randn(2, 4, 4, 4)
+        f = Sublayer.function
+        expect_no_memory(module.eval(), ways[pre_norm], (x, f), (y, f))
+
+
 def test_the_frame_of_the_paper(AddNorm):
-    for shape in ((2, 5, 4), (3, 3, 3), (3, 2, 7)):
+    for shape in ((2, 5, 4), (3, 3, 3), (3, 2, 7), (1, 5, 4), (2, 1, 4)):
         check_frame(AddNorm, torch.randn(shape), pre_norm=False)
 
 
 def test_the_frame_with_the_norm_first(AddNorm):
-    for shape in ((2, 5, 4), (3, 3, 3), (3, 2, 7)):
+    for shape in ((2, 5, 4), (3, 3, 3), (3, 2, 7), (1, 5, 4), (2, 1, 4)):
         check_frame(AddNorm, torch.randn(shape), pre_norm=True)
+
+
+def test_the_frame_around_a_sublayer_that_returns_what_it_got(AddNorm):
+    for pre_norm in (False, True):
+        module, n = made_frame(AddNorm, 4, pre_norm)
+        x = torch.randn(2, 5, 4)
+        expect(module.eval()(x, lambda y: y), x + n(x) if pre_norm else n(2 * x))
+
+
+def test_the_frame_takes_the_rate_that_is_given(AddNorm):
+    f, x, plain = Sublayer.function, torch.randn(2, 5, 4), AddNorm(4)
+    for pre_norm in (False, True):
+        module, n = made_frame(AddNorm, 4, pre_norm, dropout=0.0)
+        right = x + f(n(x)) if pre_norm else n(x + f(x))
+        expect_the_rate_that_was_given(module, (x, f), right, plain)
+    assert plain.pre_norm is False, (
+        "AddNorm(4) is pre-LN, but pre_norm=False is the default: keep `__init__` as it was given."
+    )
 
 
 def test_the_frame_in_half_and_double_precision(AddNorm):
@@ -613,6 +685,7 @@ def test_the_frame_drops_out_once(AddNorm):
         module, n = made_frame(AddNorm, 3, pre_norm)
         drop(module.train(), 0.5)
         x, f = torch.randn(4, 5, 3), Sublayer.function
+        expect_new_numbers_to_be_dropped(module, x, f)
         answer = module(x, Sublayer())
         kept = torch.tensor(list(itertools.product((0.0, 1.0), repeat=3)))  # of each token
 
@@ -638,8 +711,7 @@ def test_the_frame_takes_a_module_and_passes_gradients(AddNorm):
 
 
 def check_gradients_of_frame(AddNorm, pre_norm):
-    module, n = made_frame(AddNorm, 4, pre_norm)
-    module.eval()
+    module, n = made_frame(AddNorm, 4, pre_norm, dropout=0.0)
     linear, x = nn.Linear(4, 4), torch.randn(2, 5, 4, requires_grad=True)
 
     def framed(road, cut=lambda y: y):
@@ -662,12 +734,18 @@ def check_gradients_of_frame(AddNorm, pre_norm):
 # ---- EncoderLayer
 
 
-def made_layer(Layer, reference, d_model, heads, d_ff, dtype=torch.float32):
+def made_layer(Layer, reference, d_model, heads, d_ff, dtype=torch.float32, dropout=0.5):
     """Return the learner's layer with random weights, and the package's with the same."""
-    module = Layer(d_model, heads, d_ff, 0.5).to(dtype)
+    module = Layer(d_model, heads, d_ff, dropout).to(dtype)
     true = reference(d_model, heads, d_ff, 0.5).eval()
     weights = random_weights(module, {n: tuple(w.shape) for n, w in true.state_dict().items()})
     true.load_state_dict(weights)
+    for name, part in module.named_modules():
+        came = getattr(part, "num_heads", heads)
+        assert came == heads, (
+            f"{name} has {came} heads, and the layer was made with num_heads={heads}: keep "
+            "`__init__` as it was given."
+        )
     return module.eval(), true.to(torch.float64)
 
 
@@ -765,10 +843,28 @@ def some_keys(B, L):
     return (torch.arange(L) + torch.arange(B)[:, None])[:, None, None] % 3 != 2
 
 
+def check_memory(Layer, reference, first, second):
+    module, true = made_layer(Layer, reference, 4, 2, 11)
+
+    def right(*given):
+        return true(*(x.double() if x.is_floating_point() else x for x in given)).float()
+
+    expect_no_memory(module, right, first, second)
+
+
+def test_the_encoder_layer_begins_anew_in_each_call(EncoderLayer):
+    x, y = torch.randn(2, 4, 4, 4)
+    mask = some_keys(4, 4)
+    check_memory(EncoderLayer, lab.EncoderLayer, (x,), (y,))
+    check_memory(EncoderLayer, lab.EncoderLayer, (x, mask), (y, mask.roll(1, 0)))
+
+
 def test_the_encoder_layer(EncoderLayer):
     check_encoder(EncoderLayer, 2, torch.randn(3, 5, 8))
     check_encoder(EncoderLayer, 3, torch.randn(2, 4, 6))
     check_encoder(EncoderLayer, 2, torch.randn(4, 4, 4))
+    for shape in ((1, 4, 8), (3, 1, 8)):
+        check_encoder(EncoderLayer, 4, torch.randn(shape))
 
 
 def test_the_encoder_layer_with_a_mask(EncoderLayer):
@@ -802,9 +898,24 @@ def test_the_encoder_layer_in_training(EncoderLayer):
     expect(module(x), n_2(n_1(wide)).float(), in_dtype(mistakes, torch.float32))
 
 
+def test_the_encoder_layer_takes_the_rate_that_is_given(EncoderLayer):
+    module, true = made_layer(EncoderLayer, lab.EncoderLayer, 8, 2, 11, dropout=0.0)
+    given = torch.randn(3, 5, 8), some_keys(3, 5)
+    wide = given[0].double(), given[1]
+    mistakes = in_dtype(encoder_mistakes(true, *wide), torch.float32)
+    plain = EncoderLayer(8, 2, 11)
+    expect_the_rate_that_was_given(module, given, true(*wide).float(), plain, mistakes)
+
+
 def test_every_part_of_the_encoder_layer_learns(EncoderLayer):
-    module, _ = made_layer(EncoderLayer, lab.EncoderLayer, 8, 2, 11)
-    check_learning(module, torch.randn(3, 5, 8))
+    module, true = made_layer(EncoderLayer, lab.EncoderLayer, 8, 2, 11, dropout=0.0)
+    expect_learning(module.train(), with_weights_of(module, true), x=torch.randn(3, 5, 8))
+
+
+def with_weights_of(module, true):
+    """Return the package's layer as a function that computes with the learner's parameters."""
+    weights = dict(module.named_parameters())
+    return lambda *given: torch.func.functional_call(true.float(), weights, given)
 
 
 # ---- DecoderLayer
@@ -970,9 +1081,18 @@ def target_mask_for(B, L):
     return lab.causal_mask(L) & ~hidden[:, None, None]
 
 
+def test_the_decoder_layer_begins_anew_in_each_call(DecoderLayer):
+    first, second = texts(4, 4, 4, 4), texts(4, 4, 4, 4)
+    masks, others = ((target_mask_for(4, 4).roll(i, 0), some_keys(4, 4).roll(i, 0)) for i in (0, 1))
+    check_memory(DecoderLayer, lab.DecoderLayer, first, second)
+    check_memory(DecoderLayer, lab.DecoderLayer, (*first, *masks), (*second, *others))
+
+
 def test_the_decoder_layer(DecoderLayer):
     for B, Lt, Ls in ((3, 4, 5), (2, 5, 3), (2, 4, 4), (4, 4, 4)):
         check_decoder(DecoderLayer, 2, *texts(B, Lt, Ls, 8))
+    for B, Lt, Ls in ((1, 4, 3), (3, 1, 5), (3, 4, 1)):
+        check_decoder(DecoderLayer, 4, *texts(B, Lt, Ls, 8))
 
 
 def test_the_decoder_layer_with_masks(DecoderLayer):
@@ -1015,23 +1135,19 @@ def test_the_decoder_layer_in_training(DecoderLayer):
     expect(module(x, memory), run(()).float(), in_dtype(mistakes, torch.float32))
 
 
+def test_the_decoder_layer_takes_the_rate_that_is_given(DecoderLayer):
+    module, true = made_layer(DecoderLayer, lab.DecoderLayer, 8, 2, 11, dropout=0.0)
+    given = *texts(3, 4, 5, 8), target_mask_for(3, 4), some_keys(3, 5)
+    wide = given[0].double(), given[1].double(), *given[2:]
+    mistakes = in_dtype(decoder_mistakes(true, *wide), torch.float32)
+    plain = DecoderLayer(8, 2, 11)
+    expect_the_rate_that_was_given(module, given, true(*wide).float(), plain, mistakes)
+
+
 def test_every_part_of_the_decoder_layer_learns(DecoderLayer):
-    module, _ = made_layer(DecoderLayer, lab.DecoderLayer, 8, 2, 11)
-    check_learning(module, *texts(3, 4, 5, 8))
-
-
-def test_the_decoder_layer_passes_gradients_to_both_texts(DecoderLayer):
-    module, true = made_layer(DecoderLayer, lab.DecoderLayer, 8, 2, 11, torch.float64)
-    given = [text.double().requires_grad_() for text in texts(3, 4, 5, 8)]
-    answer = module(*given)
-    assert isinstance(answer, Tensor) and answer.requires_grad, CUT
-    names = "The gradient of x", "The gradient of memory"
-    mistakes = {
-        "memory is detached: the encoder could not learn.": lambda: with_unused(
-            true(given[0], given[1].detach()), *given
-        ),
-    }
-    expect(with_unused(answer, *given), gradients(true(*given), *given), mistakes, names=names)
+    module, true = made_layer(DecoderLayer, lab.DecoderLayer, 8, 2, 11, dropout=0.0)
+    x, memory = texts(3, 4, 5, 8)
+    expect_learning(module.train(), with_weights_of(module, true), x=x, memory=memory)
 
 
 # ---- repaired_block
@@ -1099,8 +1215,20 @@ def block_mistakes(x, gamma, beta, eps, f):
     }
 
 
+def test_the_repaired_block_begins_anew_in_each_call(repaired_block):
+    def right(x, gamma, beta, eps, f):
+        return x + f(norm(x, gamma, beta, eps))
+
+    f, affine = Sublayer.function, torch.randn(2, 2, 4)
+    first, second = ((tokens_of(4, 4, 4), *each, 0.5, f) for each in affine)
+    expect_no_memory(repaired_block, right, first, second)
+
+
 def test_the_repaired_block(repaired_block):
-    for shape, eps in (((2, 5, 4), 0.5), ((3, 2, 6), 0.1), ((3, 3, 3), 0.5), ((2, 4, 64), 0.5)):
+    for shape, eps in (
+        *(((2, 5, 4), 0.5), ((3, 2, 6), 0.1), ((3, 3, 3), 0.5), ((2, 4, 64), 0.5)),
+        *(((1, 3, 4), 0.5), ((2, 1, 4), 0.5)),
+    ):
         x, (gamma, beta) = tokens_of(*shape), torch.randn(2, shape[-1])
         sublayer, f = Sublayer(), Sublayer.function
         expected = x + f(norm(x, gamma, beta, eps))

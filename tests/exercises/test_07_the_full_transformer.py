@@ -11,7 +11,12 @@ from torch import Tensor, nn
 
 import transformer_lab as lab
 from transformer_lab.checking import close, expect
-from transformer_lab.diagnosis import describe, expect_predictions, random_weights
+from transformer_lab.diagnosis import (
+    describe,
+    expect_no_memory,
+    expect_predictions,
+    random_weights,
+)
 
 # ---- predicted_diary
 
@@ -311,6 +316,11 @@ def check_learnt(learn_bpe, word_counts, num_merges):
     )
 
 
+def test_learning_begins_anew_in_each_call(learn_bpe):
+    first, second = CORPORA["all mistakes differ"], CORPORA["all cuts differ"]
+    expect_no_memory(learn_bpe, bpe, first, second)
+
+
 def test_the_merges_of_a_small_corpus(learn_bpe):
     for word_counts, num_merges in CORPORA.values():
         check_learnt(learn_bpe, word_counts, num_merges)
@@ -373,6 +383,14 @@ def apply_mistakes(word, merges):
                 return list(glue(marked(word), pair))
         return list(marked(word))
 
+    def until_one_does_not_fit():
+        symbols = marked(word)
+        for pair in merges:
+            if glue(symbols, pair) == symbols:
+                break
+            symbols = glue(symbols, pair)
+        return list(symbols)
+
     return {
         **{text: pieces(start=start) for text, start in STARTS.items()},
         **{text: pieces(glue=wrong) for text, wrong in GLUES.items()},
@@ -385,6 +403,9 @@ def apply_mistakes(word, merges):
             lambda: longest_first(word, merges)
         ),
         "it stops after the first merge that fits.": first_merge_only,
+        "it stops at the first merge that the word does not hold: go on with the next one.": (
+            until_one_does_not_fit
+        ),
         "no merge is applied.": list(marked(word)),
         "the last merge is left out.": lambda: by_merges(word, merges[:-1]),
         "the mark </w> is taken off at the end. It stays: it tells where the word ends.": (
@@ -399,6 +420,12 @@ def check_applied(apply_bpe, word, merges):
     mistakes = apply_mistakes(word, merges)
     mistakes = {text: m if callable(m) else (lambda m=m: m) for text, m in mistakes.items()}
     expect_list(apply_bpe(word, merges), by_merges(word, merges), mistakes, "Symbol")
+
+
+def test_a_cut_begins_anew_in_each_call(apply_bpe):
+    word, names = "abaaaaaa", ("all cuts differ", "one symbol again and again")
+    first, second = ((word, bpe(*CORPORA[name])) for name in names)
+    expect_no_memory(apply_bpe, by_merges, first, second)
 
 
 def test_a_word_that_every_mistake_cuts_in_its_own_way(apply_bpe):
@@ -483,14 +510,24 @@ def check_embedding(TokenEmbedding, tokens, V, d_model, dtype=torch.float32):
     module, table = made_embedding(TokenEmbedding, V, d_model, dtype)
     expected = (table[tokens].double() * math.sqrt(d_model)).to(dtype)
     expect(module(tokens), expected, embedding_mistakes(table, tokens))
-    assert torch.equal(module.state_dict()["table"], table), (
-        "The table has changed: forward multiplies the numbers that are stored. Multiply the rows "
-        "that you have looked up; they are a new tensor."
-    )
-    expect(module(tokens), expected, embedding_mistakes(table, tokens))
 
 
 TOKENS = torch.tensor([[4, 0, 9, 4, 10], [1, 2, 0, 0, 0], [7, 7, 3, 10, 5]])  # (3, 5)
+
+
+def test_an_embedding_begins_anew_in_each_call(TokenEmbedding):
+    module, table = made_embedding(TokenEmbedding, 4, 4)
+    first, second = torch.tensor([[[3, 1], [0, 2]], [[0, 1], [2, 2]]])
+    expect_no_memory(module, lambda tokens: 2 * table[tokens], (first,), (second,))
+
+
+def test_the_table_starts_with_variance_one_over_d_model(TokenEmbedding):
+    made_embedding(TokenEmbedding, 5, 4)  # says what is amiss with the names
+    variance = TokenEmbedding(500, 16).table.detach().square().mean().item()
+    assert 0.8 < 16 * variance < 1.2, (
+        f"A new table with d_model = 16 has the variance {variance:.3g}, and should have 1/16: "
+        "keep `__init__` as it was given."
+    )
 
 
 def test_tokens_are_looked_up_and_scaled(TokenEmbedding):
@@ -532,6 +569,7 @@ def test_the_table_learns(TokenEmbedding):
     answer.sum().backward()
     counts = torch.bincount(TOKENS.flatten(), minlength=11).float()
     grad = module.table.grad
+    grad = grad.to_dense() if grad is not None and grad.is_sparse else grad
     assert grad is not None and close(grad, (counts * math.sqrt(6))[:, None].expand(11, 6)), (
         "The table gets a wrong gradient: each row should get √d_model for every time that its "
         "token occurs. Is the whole way from the table to the result in PyTorch?"
@@ -703,9 +741,7 @@ def test_another_model_whose_generator_has_a_bias(tie_weights):
 
 
 def test_a_model_in_double_precision_and_evaluation(tie_weights):
-    model = small(11, 4, pre_norm=True).double().eval()
-    check_tied(tie_weights, model, SOURCE, TARGET)
-    assert not model.training, "The model was in evaluation mode, and is in training mode now."
+    check_tied(tie_weights, small(11, 4, pre_norm=True).double().eval(), SOURCE, TARGET)
 
 
 def test_a_tied_model_stays_tied(tie_weights):
@@ -886,6 +922,13 @@ def hunt_mistakes(stack, table, positions, source, target):
             "memory_key_padding_mask": None,
             "src_key_padding_mask": None,
         },
+        **{
+            f"the ids up to {last} are all taken for padding: only 0 is": {
+                "src_key_padding_mask": source <= last,
+                "memory_key_padding_mask": source <= last,
+            }
+            for last in (1, 2, 3)
+        },
         "the target's padding hides the memory: its keys are source tokens": {
             "memory_key_padding_mask": target == 0
         },
@@ -929,9 +972,9 @@ def real(answer, target):
     return answer.masked_fill((target == 0)[..., None], 0) if fits else answer
 
 
-def check_logits(repaired_logits, heads, layers, source, target):
+def check_logits(repaired_logits, heads, layers, source, target, training=True):
     d_model = 4 * heads
-    stack = random_stack(d_model, heads, layers)
+    stack = random_stack(d_model, heads, layers).train(training)
     table = torch.randn(20, d_model)
     given = stack, table, lab.sinusoidal_encoding(30, d_model), source, target
     answer = repaired_logits(*given)
@@ -946,11 +989,28 @@ def check_logits(repaired_logits, heads, layers, source, target):
 
 LONG = torch.tensor([[5, 6, 7, 8, 9, 4], [9, 10, 0, 0, 0, 0], [4, 11, 12, 2, 0, 0]])
 WORDS = torch.tensor([[1, 11, 12, 6], [1, 13, 14, 0], [1, 15, 16, 17]])
+SQUARES = torch.tensor([[[5, 6, 0], [7, 8, 9], [4, 0, 0]], [[5, 0, 0], [7, 8, 0], [4, 9, 6]]])
+
+
+def test_the_logits_begin_anew_in_each_call(repaired_logits):
+    stack, positions = random_stack(8, 2, 1), lab.sinusoidal_encoding(3, 8)
+    first, second = (
+        (stack, torch.randn(20, 8), positions, source, torch.randint(1, 20, (3, 3)))
+        for source in SQUARES
+    )
+    expect_no_memory(repaired_logits, logits_of, first, second)
 
 
 def test_the_logits_with_pads_and_without(repaired_logits):
     check_logits(repaired_logits, 2, 1, LONG, WORDS)
     check_logits(repaired_logits, 2, 2, LONG, WORDS)
+    check_logits(repaired_logits, 2, 1, LONG, WORDS, training=False)
+    check_logits(repaired_logits, 2, 1, LONG[:1], WORDS[:1])
+
+
+def test_only_pads_are_hidden_in_the_source(repaired_logits):
+    low = torch.tensor([[1, 3, 2, 0], [5, 1, 3, 2], [2, 0, 0, 0]])  # <bos>, <eos> and <unk>
+    check_logits(repaired_logits, 2, 1, low, WORDS)
 
 
 def test_the_logits_when_source_and_target_are_equally_long(repaired_logits):

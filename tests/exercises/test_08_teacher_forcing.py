@@ -1,16 +1,22 @@
 """The checks of exercise 08. A mistake's text ends the sentence "This is the answer when …"."""
 
 import math
+from collections import Counter
 from itertools import pairwise
 from numbers import Integral
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from transformer_lab.checking import expect
-from transformer_lab.diagnosis import describe, expect_error, expect_predictions
+from transformer_lab.diagnosis import (
+    describe,
+    expect_error,
+    expect_no_memory,
+    expect_predictions,
+)
 
 # ---- predicted_training
 
@@ -111,21 +117,36 @@ def shift_mistakes(targets, bos_id):
             torch.where(targets == 2, 0, targets)
         ),
         "it holds floats: token ids are whole numbers.": right.float(),
+        "it holds small whole numbers, and large ids do not fit: keep the dtype of `targets`.": (
+            right.to(torch.int8).to(right.dtype)
+        ),
+        "it holds small whole numbers, and larger ids do not fit: keep the dtype of `targets`.": (
+            right.to(torch.uint8).to(right.dtype)
+        ),
         "the order of the tokens is turned round.": right.flip(1),
         "`bos_id` is put at the end.": joined(targets[:, :-1], bos),
         "each position reads `bos_id`.": bos.expand_as(targets),
     }
 
 
+def shifted(targets, bos_id):
+    return joined(torch.full_like(targets[:, :1], bos_id), targets[:, :-1])
+
+
+def test_each_batch_is_shifted_anew(shift_right):
+    expect_no_memory(shift_right, shifted, (TARGETS, 7), (TARGETS.flip(0), 11))
+
+
 def test_each_position_reads_the_target_before_it(shift_right):
-    for targets in (TARGETS, TARGETS[:, :3], TARGETS[:2, :1]):
+    large = 1000 * TARGETS
+    for targets in (TARGETS, TARGETS[:, :3], TARGETS[:2, :1], TARGETS[:1], large):
         for bos_id in (1, 11):
-            right = joined(torch.full_like(targets[:, :1], bos_id), targets[:, :-1])
+            right = shifted(targets, bos_id)
             expect(shift_right(targets, bos_id), right, shift_mistakes(targets, bos_id))
 
 
 def test_shifting_ids_in_int32(shift_right):
-    right = joined(torch.full_like(TARGETS[:, :1], 1), TARGETS[:, :-1])
+    right = shifted(TARGETS, 1)
     expect(shift_right(TARGETS.int(), 1), right, shift_mistakes(TARGETS, 1))
 
 
@@ -319,6 +340,11 @@ def expect_loss(answer, logits, targets, pad_id, epsilon):
     return result
 
 
+def test_the_loss_of_each_batch_is_its_own(smoothed_cross_entropy):
+    first, second = ((*a_batch((4, 4, 4), 1), 1, epsilon) for epsilon in (0.1, 0.3))
+    expect_no_memory(smoothed_cross_entropy, right_loss, first, second)
+
+
 def test_the_loss_is_a_mean_over_the_real_tokens(smoothed_cross_entropy):
     for shape, pad_id, epsilon in (
         ((3, 5, 7), 0, 0.0),
@@ -363,13 +389,23 @@ def test_the_gradient_of_the_loss_is_right(smoothed_cross_entropy):
         "The loss has no gradient: it was taken out of the graph by .item(), .detach(), NumPy or "
         "a new tensor. Training needs the gradient."
     )
-    (right,) = torch.autograd.grad(right_loss(wanted, targets, 0, 0.1), wanted)
+
+    def gradient(epsilon, share):
+        (grad,) = torch.autograd.grad(share * right_loss(wanted, targets, 0, epsilon), wanted)
+        return grad
+
     (came,) = torch.autograd.grad(loss, given, allow_unused=True)
+    lost = "is taken out of the graph (.detach(), .data, .item())."
     expect(
-        came,
-        right,
-        {"a part of the loss is taken out of the graph (.detach(), .data, .item()).": came},
+        came if came is not None else torch.zeros_like(given),
+        gradient(0.1, 1.0),
+        {
+            f"the smooth part {lost}": lambda: gradient(0.0, 0.9),
+            f"the sharp part {lost}": lambda: gradient(1.0, 0.1),
+            f"the whole loss {lost}": torch.zeros_like(given),
+        },
         nan="The loss is right, and its gradient is NaN: a log of 0 or 0 · inf was masked later.",
+        hint=lambda _: "The loss is right: which step on the way to it is cut, or rounds?",
         call="the gradient of the loss",
     )
 
@@ -432,7 +468,20 @@ def rate_mistakes(step, d_model, warmup):
         "the two entries are added.": lambda: width * (up + down),
         "the two entries are multiplied.": lambda: width * up * down,
         "it is rounded to a whole number.": lambda: int(width * min(up, down)),
+        **{
+            f"it is rounded to {digits} digits behind the point: return all of them.": (
+                lambda digits=digits: round(width * min(up, down), digits)
+            )
+            for digits in range(2, 9)
+        },
     }
+
+
+def test_the_rate_depends_on_nothing_but_its_arguments(noam_rate):
+    def right(step, d_model, warmup):
+        return d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
+
+    expect_no_memory(noam_rate, right, (12, 20, 15), (14, 24, 28))
 
 
 def test_the_rate_climbs_to_its_crest_and_falls(noam_rate):
@@ -493,6 +542,12 @@ def expect_every_index_once(batches, lengths):
         raise AssertionError("The batches hold lengths. Return the indices of the sentences.")
     wrong = sorted(i for i in came if not 0 <= i < n)
     assert not wrong, f"There is an index {wrong[0]}; they go from 0 to {n - 1}."
+    twice = sorted(i for i, count in Counter(came).items() if count > 1)
+    from_before = "Are batches of an earlier call among these? A default `batches=[]` is made once."
+    assert not twice, (
+        f"Sentence {twice[0]} is there {came.count(twice[0])} times. "
+        f"{from_before if len(came) > n else ''}".strip()
+    )
     missing = sorted(set(range(n)) - set(came))
     if missing:
         last = set(filled(lengths, max(lengths))[-1])
@@ -510,8 +565,6 @@ def expect_every_index_once(batches, lengths):
         elif set(missing) == set(range(n - len(missing), n)):
             hint = "These come last: is the last batch put in when the loop is over?"
         raise AssertionError(f"Sentences {missing[:8]} are in no batch. {hint}")
-    twice = sorted(i for i in set(came) if came.count(i) > 1)
-    assert not twice, f"Sentence {twice[0]} is there {came.count(twice[0])} times."
     assert all(batches), "A batch is empty: open one only for a sentence."
 
 
@@ -576,7 +629,13 @@ def test_five_sentences_that_can_be_checked_by_hand(batches_by_tokens):
 
 
 def test_many_sentences_in_any_order(batches_by_tokens):
-    for count, longest, max_tokens in ((300, 30, 120), (97, 12, 40), (60, 50, 50), (200, 9, 1000)):
+    for count, longest, max_tokens in (
+        (300, 30, 120),
+        (97, 12, 40),
+        (60, 50, 50),
+        (200, 9, 1000),
+        (3000, 20, 200),
+    ):
         lengths = torch.randint(1, longest + 1, (count,)).tolist()
         expect_batches(batches_by_tokens, lengths, max_tokens)
 
@@ -605,18 +664,18 @@ def test_a_sentence_that_is_too_long_is_an_error(batches_by_tokens):
 # ---- repaired_loss
 
 
-def a_model(vocabulary):
+class Model(nn.Module):
     """A causal model: its logits at t depend on the source and on the tokens up to t."""
-    of_token, of_source = torch.randn(2, vocabulary, vocabulary)
-    of_token.requires_grad_()
 
-    def model(source, tokens):
+    def __init__(self, vocabulary):
+        super().__init__()
+        tables = torch.randn(2, vocabulary, vocabulary)
+        self.of_token, self.of_source = map(nn.Parameter, tables)
+
+    def forward(self, source, tokens):
         count = torch.arange(1, tokens.shape[1] + 1)[:, None]
-        past = 2 * of_token[tokens].cumsum(1) / count.sqrt()
-        return past + of_source[source].mean(1, keepdim=True)
-
-    model.parameter = of_token
-    return model
+        past = 2 * self.of_token[tokens].cumsum(1) / count.sqrt()
+        return past + self.of_source[source].mean(1, keepdim=True)
 
 
 def sequences(shape, pad_id, vocabulary):
@@ -708,12 +767,23 @@ def repair_mistakes(model, source, target, pad_id):
     }
 
 
+def loss_of(model, source, target, pad_id):
+    logits = model(source, target[:, :-1]).transpose(1, 2)
+    return F.cross_entropy(logits, target[:, 1:], ignore_index=pad_id)
+
+
+def test_the_repaired_loss_begins_anew_in_each_call(repaired_loss):
+    model, target = Model(9), sequences((5, 6), 4, 9)
+    one, other = torch.randint(7, 9, (2, 5, 6))
+    first, second = (model, one, target, 4), (model, other, target.flip(0), 4)
+    expect_no_memory(repaired_loss, loss_of, first, second)
+
+
 def test_the_loss_compares_what_is_read_with_the_next_token(repaired_loss):
     for shape, pad_id, vocabulary in (((3, 7), 0, 11), ((2, 5), 4, 9), ((4, 4), 0, 12)):
-        model, target = a_model(vocabulary), sequences(shape, pad_id, vocabulary)
+        model, target = Model(vocabulary), sequences(shape, pad_id, vocabulary)
         source = torch.randint(7, vocabulary, (len(target), 6))
-        logits = model(source, target[:, :-1]).transpose(1, 2)
-        right = F.cross_entropy(logits, target[:, 1:], ignore_index=pad_id)
+        right = loss_of(model, source, target, pad_id)
         with torch.no_grad():
             mistakes = repair_mistakes_now(model, source, target, pad_id)
         loss = repaired_loss(model, source, target, pad_id)
@@ -723,6 +793,8 @@ def test_the_loss_compares_what_is_read_with_the_next_token(repaired_loss):
             "The loss has no gradient: it was taken out of the graph by .item(), .detach(), or "
             "torch.no_grad(). Training needs it."
         )
+        came, wanted = (torch.autograd.grad(each, model.of_token)[0] for each in (loss, right))
+        expect(came, wanted, names=("The gradient of the loss",), call="the gradient of the loss")
 
 
 def repair_mistakes_now(model, source, target, pad_id):
@@ -737,12 +809,11 @@ def repair_mistakes_now(model, source, target, pad_id):
 
 
 def test_more_padding_changes_nothing(repaired_loss):
-    model, target = a_model(11), sequences((3, 7), 0, 11)
+    model, target = Model(11).eval(), sequences((3, 7), 0, 11)
     source = torch.randint(7, 11, (3, 6))
     wide = F.pad(target, (0, 6))
     with torch.no_grad():
         mistakes = repair_mistakes_now(model, source, wide, 0)
-    logits = model(source, target[:, :-1]).transpose(1, 2)
-    right = F.cross_entropy(logits, target[:, 1:], ignore_index=0).detach()
+    right = loss_of(model, source, target, 0).detach()
     loss = repaired_loss(model, source, wide, 0)
     expect(loss.detach() if isinstance(loss, Tensor) else loss, right, mistakes)
