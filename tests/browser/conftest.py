@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,21 @@ def open_notebook(chromium, lab, request):
     yield open_notebook
     screenshot(page, f"end_of_{name}")
     context.close()
+    stop_kernels(lab)
+
+
+def stop_kernels(lab):
+    """Stop what a failed test has left running, before it slows down the next."""
+
+    def ask(method, path=""):
+        address = f"{lab['address']}/api/kernels{path}"
+        headers = {"Authorization": f"token {lab['token']}"}
+        request = urllib.request.Request(address, method=method, headers=headers)
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            return answer.read()
+
+    for kernel in json.loads(ask("GET")):
+        ask("DELETE", f"/{kernel['id']}")
 
 
 def screenshot(page, name):
@@ -228,8 +244,9 @@ class Notebook:
         """Wait until the output of a cell contains `text`."""
         self._wait_for(self.cell(part).locator(".jp-Cell-outputArea"), "to_contain_text", text)
 
-    def picture(self, part):
-        return self.cell(part).locator(".jp-Cell-outputArea img").get_attribute("src")
+    def picture(self, part, *, seconds=PATIENCE):
+        picture = self.cell(part).locator(".jp-Cell-outputArea img")
+        return picture.get_attribute("src", timeout=1000 * seconds)
 
     def sees_new_picture(self, part, old, *, idle=True):
         """Wait until a cell's picture is another than `old`, and return it."""

@@ -56,7 +56,7 @@ def test_lesson_08_draws_its_curve_while_it_trains(open_notebook):
     lesson = open_notebook("notebooks/08_teacher_forcing.ipynb")
     lesson.start_all()
     training = "lab.train("
-    picture = lesson.picture(training)
+    picture = lesson.picture(training, seconds=300)  # other cells come first
     lesson.screenshot("training", training)
     for _ in range(3):
         picture = lesson.sees_new_picture(training, picture, idle=False)
@@ -67,7 +67,7 @@ def test_lesson_08_draws_its_curve_while_it_trains(open_notebook):
 
 def test_lesson_09_answers_the_date_that_is_typed(open_notebook):
     lesson = open_notebook("notebooks/09_autoregressive_inference.ipynb")
-    lesson.run_all(seconds=300)
+    lesson.run_all(seconds=500)
     assert lesson.errors() == []
     dates = "date=field"
     lesson.screenshot("date_given", dates)
