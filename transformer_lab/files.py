@@ -3,6 +3,8 @@
 import json
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 
@@ -37,6 +39,26 @@ def write_atomically(path: Path, content: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Make the folder and keep it for this process; `ValueError` if another process has it.
+
+    The system lets go of it when the process ends, however it ends.
+    """
+    from filelock import FileLock, Timeout
+
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise ValueError(f"{folder} is in use: another run writes to it at this moment") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def remove_leftovers(folder: Path) -> None:

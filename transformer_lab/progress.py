@@ -8,13 +8,15 @@ a line of ratings under it:
     Difficulty ★★☆☆☆ · importance ★★★★★ · 10 minutes
 """
 
+import _thread
 import argparse
 import io
 import json
 import re
 import sys
-from collections.abc import Iterable
-from contextlib import redirect_stdout
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -37,6 +39,7 @@ HEADING = re.compile(
     r"(?P<minutes>\d+) minutes$",
     re.MULTILINE,
 )
+PATIENCE = 120  # seconds for the checks of a task; they take a few
 
 
 @dataclass
@@ -79,7 +82,7 @@ def measure(target: str | Path) -> list[Task]:
     for file in check_files():
         name = f"{file.stem.removeprefix('test_')}.ipynb"
         source, notebook = course_folder() / "solutions" / name, folder / name
-        namespace = load_notebook(notebook) if notebook.exists() else None
+        namespace = _load(notebook) if notebook.exists() else None
         # Where a teacher hands the course out without solutions, the exercises have the headings.
         headings = next((path for path in (source, notebook) if path.exists()), None)
         for task in tasks_in(headings) if headings else ():
@@ -88,13 +91,45 @@ def measure(target: str | Path) -> list[Task]:
     return tasks
 
 
+def _load(notebook: Path) -> dict:
+    try:
+        with _patience():
+            return load_notebook(notebook)
+    except CheckFailed as failure:
+        return {"__name__": notebook.stem, "__problems__": [failure.why]}
+
+
+@contextmanager
+def _patience() -> Iterator[None]:
+    """Raise `CheckFailed` if the learner's code, a loop without end perhaps, takes too long."""
+    over = threading.Event()
+
+    def interrupt() -> None:
+        over.set()
+        _thread.interrupt_main()
+
+    timer = threading.Timer(PATIENCE, interrupt)
+    timer.start()
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not over.is_set():  # somebody pressed Ctrl-C
+            raise
+        raise CheckFailed(
+            f"It was still running after {PATIENCE} seconds, and was stopped."
+        ) from None
+    finally:
+        timer.cancel()
+
+
 def _state(task: Task, file: Path, namespace: dict | None) -> tuple[str, str]:
     if namespace is None:
         return "missing", f"there is no {task.lesson}.ipynb"
     try:
         for name in task.names:
             task_from(namespace, name)
-        run_checks(file, namespace, task.names)
+        with _patience():
+            run_checks(file, namespace, task.names)
     except NotWritten as stub:
         return NOT_WRITTEN, "" if stub.task in task.names else f"needs {stub.task}"
     except CheckFailed as failure:

@@ -17,7 +17,7 @@ from transformer_lab.files import as_folder, read_json, write_json
 from transformer_lab.inputs import check_type, require
 from transformer_lab.model import Transformer, attention_maps, load, save
 from transformer_lab.tokenizer import Tokenizer, train_tokenizer
-from transformer_lab.training import STATE, fit, rank_and_size
+from transformer_lab.training import CHECKPOINTS, STATE, fit, rank_and_size
 
 TOKENIZER, HISTORY, METRICS = "tokenizer.json", "history.json", "metrics.json"
 NUM_TRAINING_DATES, NUM_TEST_DATES = 40_000, 2_000
@@ -53,14 +53,16 @@ def train(
     """Train a preset and keep everything in the folder `output`; an interrupted run goes on.
 
     `settings` replace those of the preset's `ModelConfig` and `TrainConfig`, such as `d_model`,
-    `steps` or `seed`. Raises `ValueError` for an unknown preset or setting, or if `output` holds
-    something else.
+    `steps` or `seed`. Raises `ValueError` for an unknown preset or setting, for a `max_length`
+    below that of the data, or if `output` holds something else.
     """
     preset = find_preset(preset, settings)
     folder = as_folder(output)
     _check_folder(folder)
     splits = load_task(preset.data, preset.training.seed)
     tokenizer = _train_tokenizer(preset, splits["train"])
+    train_pairs, valid_pairs = (encode_pairs(tokenizer, splits[name]) for name in ("train", "val"))
+    _check_lengths([*train_pairs, *valid_pairs], preset.model.max_length)
     sizes = {"source_vocab_size": tokenizer.vocab_size, "target_vocab_size": tokenizer.vocab_size}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(preset.training.seed)
@@ -68,9 +70,9 @@ def train(
     model.to(device or default_device())
     history = fit(
         model,
-        encode_pairs(tokenizer, splits["train"]),
+        train_pairs,
         preset.training,
-        valid_pairs=encode_pairs(tokenizer, splits["val"]),
+        valid_pairs=valid_pairs,
         folder=folder,
         on_record=on_record,
         progress=progress,
@@ -104,10 +106,20 @@ def find_preset(preset: str | Preset, settings: dict) -> Preset:
 
 def _check_folder(folder: Path) -> None:
     names = {path.name for path in folder.iterdir()} if folder.exists() else set()
-    known = {"checkpoints", STATE, TOKENIZER, HISTORY, METRICS}
+    known = {CHECKPOINTS, STATE, TOKENIZER, HISTORY, METRICS}
     require(
         not names or bool(names & known),
         f"{folder} must be new, empty or an earlier run, got a folder with {sorted(names)[:3]}",
+    )
+
+
+def _check_lengths(pairs: Sequence[tuple[Sequence[int], Sequence[int]]], max_length: int) -> None:
+    """Say at the start, and not at the step that meets it, that a sentence is too long."""
+    longest = max(len(ids) for pair in pairs for ids in pair)
+    require(
+        longest <= max_length,
+        f"max_length must be at least {longest}, the tokens of the longest sentence of the data, "
+        f"got {max_length}",
     )
 
 

@@ -5,6 +5,7 @@ import os
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from itertools import count
 from pathlib import Path
@@ -19,6 +20,7 @@ from transformer_lab.data import Batch, batches_by_tokens
 from transformer_lab.files import (
     as_folder,
     check_tensors,
+    held,
     read_tensors,
     remove_leftovers,
     write_tensors,
@@ -29,7 +31,7 @@ from transformer_lab.model import Transformer, load_weights, weights
 
 Pairs = Sequence[tuple[Sequence[int], Sequence[int]]]
 
-STATE = "training-state.safetensors"
+STATE, CHECKPOINTS = "training-state.safetensors", "checkpoints"
 RECORD_EVERY = 20  # steps
 
 
@@ -215,12 +217,24 @@ def fit(
     rate, tokens (so far), seconds (so far), and at checkpoints the scores on `valid_pairs`.
     `on_record` is called with the history each time it grows.
 
-    Raises `ValueError` if the loss stops being a number, or if `folder` holds another run or a
-    longer one.
+    Raises `ValueError` if the loss stops being a number, if `folder` holds another run or a
+    longer one, or if another process trains in it.
     """
+    folder = None if folder is None else as_folder(folder)
+    writes = folder is not None and rank_and_size()[0] == 0
+    with held(folder / CHECKPOINTS) if writes else nullcontext():
+        run = TrainingRun(model, train_pairs, config, folder)
+        _train(run, train_pairs, valid_pairs, on_record, progress)
+    load_weights(model, average_checkpoints(list(run.snapshots.values())), "the average")
+    model.eval()
+    return run.history
+
+
+def _train(run: "TrainingRun", train_pairs: Pairs, valid_pairs, on_record, progress: bool) -> None:
+    """Take the steps that are left, with records and checkpoints."""
     from tqdm.auto import tqdm
 
-    run = TrainingRun(model, train_pairs, config, None if folder is None else as_folder(folder))
+    config = run.config
     batches = _endless_batches(train_pairs, config, skip=run.step)
     quiet = not (progress and run.is_main)
     with (
@@ -238,9 +252,6 @@ def fit(
             if at_checkpoint:
                 run.save_checkpoint()
             bar.update()
-    load_weights(model, average_checkpoints(list(run.snapshots.values())), "the average")
-    model.eval()
-    return run.history
 
 
 class TrainingRun:
@@ -272,8 +283,6 @@ class TrainingRun:
         if folder and (folder / STATE).exists():
             self._restore()
         if folder and self.is_main:
-            # If there can be no folder, that is known now and not at the first checkpoint.
-            (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
             remove_leftovers(folder)
         self.objective = _engine(Objective(model, config), config, self.size)
         self.started = time.perf_counter() - self.seconds
@@ -337,7 +346,7 @@ class TrainingRun:
             path.unlink(missing_ok=True)
 
     def _path(self, step: int) -> Path:
-        return self.folder / "checkpoints" / f"step-{step:08d}.safetensors"
+        return self.folder / CHECKPOINTS / f"step-{step:08d}.safetensors"
 
     def _optimizer_tensors(self) -> dict[str, Tensor]:
         states = self.optimizer.state_dict()["state"]

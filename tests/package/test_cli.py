@@ -136,6 +136,7 @@ def test_train_makes_a_run_folder_and_says_how_good_it_is(tmp_path, capsys):
         (["--vocab-size=100"], "vocab-size"),
         (["--device=nonsense"], "device 'nonsense'"),
         (["--device=meta"], "device 'meta'"),
+        (["--max-length=9"], "max_length must be at least"),
     ],
 )
 def test_a_wrong_setting_is_one_line_on_stderr(arguments, words, tmp_path, capsys):

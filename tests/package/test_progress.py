@@ -71,6 +71,17 @@ def test_each_state_is_told_from_the_others(course):
     assert states(course)[1][0] == "wrong" and "defines no b" in states(course)[1][1]
 
 
+@pytest.mark.parametrize(
+    "loop", ["def a():\n    while True: pass", "A = [x for x in iter(int, 1)]"]
+)
+def test_a_loop_without_end_is_stopped_and_the_other_tasks_are_checked(course, monkeypatch, loop):
+    monkeypatch.setattr(progress, "PATIENCE", 0.5)
+    hand_in(course, loop, "def b(): return 2", "def c(): return 3")
+    (state, why), (other, _) = states(course)
+    assert state == "wrong" and "It was still running after 0.5 seconds" in why
+    assert other == ("passed" if "def" in loop else "wrong")
+
+
 def test_the_table_names_the_next_task_and_the_exit_code_says_that_there_is_one(course, capsys):
     hand_in(course, "def a(): return 1", f"def b(): {STUB}", f"def c(): {STUB}")
     assert progress.progress() == 1

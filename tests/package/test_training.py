@@ -146,12 +146,26 @@ def test_the_folder_holds_the_last_snapshots_and_nothing_left_over(tiny, tmp_pat
     run(tiny, folder=tmp_path)
     files = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
     snapshots = {f"checkpoints/step-{step:08d}.safetensors" for step in (6, 9)}
-    assert files == snapshots | {STATE}
+    assert files == snapshots | {STATE, "checkpoints/.lock"}
+
+
+def test_two_runs_at_once_in_one_folder_are_refused_and_the_first_goes_on(tiny, tmp_path):
+    refused = []
+
+    def second(history):
+        with pytest.raises(ValueError, match="is in use: another run writes to it"):
+            run(tiny, folder=tmp_path)
+        refused.append(len(history))
+
+    first, _ = run(tiny, folder=tmp_path, on_record=second)
+    expected, _ = run(tiny)
+    assert refused and all(torch.equal(first[name], expected[name]) for name in expected)
+    run(tiny, folder=tmp_path)  # once it has ended, the folder is free
 
 
 def test_the_result_is_the_mean_of_the_last_snapshots(tiny, tmp_path):
     result, _ = run(tiny, folder=tmp_path)
-    saved = [read_tensors(p)[0] for p in sorted((tmp_path / "checkpoints").iterdir())]
+    saved = [read_tensors(p)[0] for p in sorted((tmp_path / "checkpoints").glob("step-*"))]
     assert len(saved) == CONFIG.average
     for name, tensor in result.items():
         assert not torch.equal(saved[0][name], saved[1][name])
