@@ -95,6 +95,22 @@ def test_small_tables_show_their_numbers_dark_on_light_and_light_on_dark():
     assert plot_scores([[-1.5, 2.0]]).texts[0].get_text() == "−1.50"
 
 
+def test_the_numbers_of_a_table_stand_out_from_their_cells_and_are_not_small():
+    shares = np.linspace(0, 1, 8)
+    ax = plot_attention(shares[None])
+    for share, text in zip(shares, ax.texts, strict=True):
+        cell, ink = (luminance(color) for color in (ax.images[0].cmap(share), text.get_color()))
+        contrast = (max(cell, ink) + 0.05) / (min(cell, ink) + 0.05)
+        assert contrast >= 4.5, f"{share:.2f}"  # what WCAG 2 asks of small print
+        assert text.get_fontsize() >= 8
+
+
+def luminance(color) -> float:
+    """Return WCAG's relative luminance."""
+    r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(color))
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+
 def test_blanks_and_signs_in_labels_can_be_read():
     assert [readable(x) for x in (" ", "▁", "▁dog", "a b", "\n")] == ["␣", "␣", "▁dog", "a␣b", "↵"]
     ax = plot_attention(weights(1, 3), ["$"], ["$x^2$", "▁", "<eos>"])
