@@ -239,7 +239,9 @@ def _train(run: "TrainingRun", train_pairs: Pairs, valid_pairs, on_record, progr
     quiet = not (progress and run.is_main)
     with (
         torch.random.fork_rng(),
-        tqdm(total=config.steps, initial=run.step, unit="step", disable=quiet) as bar,
+        tqdm(
+            total=config.steps, initial=run.step, unit="step", mininterval=1, disable=quiet
+        ) as bar,
     ):
         while run.step < config.steps:
             run.take_step(next(batches))
