@@ -34,10 +34,8 @@ SETTINGS = {  # nothing may pop up, and every cell is in the page, also those ou
     "notebook-extension/tracker": {"windowingMode": "none"},
 }
 PATIENCE = 60  # seconds for one step; a shared machine can be slow
-SCREENSHOTS = Path(
-    os.environ.get("TRANSFORMER_LAB_SCREENSHOTS")
-    or Path(tempfile.gettempdir(), "transformer-lab-screenshots")
-)
+WANTED = os.environ.get("TRANSFORMER_LAB_SCREENSHOTS")  # a folder: keep pictures of whole lessons
+SCREENSHOTS = Path(WANTED or Path(tempfile.gettempdir(), "transformer-lab-screenshots"))
 kept = []  # the screenshots of this run
 
 
@@ -273,7 +271,9 @@ class Notebook:
         screenshot(self.page, f"{self.name}_{name}")
 
     def screenshot_pages(self, name):
-        """Keep the whole notebook, one screen after the other."""
+        """If somebody wants to look, keep the whole notebook, one screen after the other."""
+        if not WANTED:
+            return
         scroller = self.page.locator(".jp-Notebook .jp-WindowedPanel-outer").first
         screen = scroller.evaluate("(it) => it.clientHeight")
         last = self.page.locator(".jp-Notebook-cell").last.bounding_box()
