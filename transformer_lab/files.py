@@ -50,15 +50,11 @@ def held(folder: Path) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / ".lock")
     try:
-        lock.acquire(timeout=0)
+        with FileLock(folder / ".lock", timeout=0):
+            yield
     except Timeout:
         raise ValueError(f"{folder} is in use: another run writes to it at this moment") from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -13,6 +13,7 @@ import argparse
 import io
 import json
 import re
+import signal
 import sys
 import threading
 from collections.abc import Iterable, Iterator
@@ -110,6 +111,8 @@ def _patience() -> Iterator[None]:
 
     timer = threading.Timer(PATIENCE, interrupt)
     timer.start()
+    # A job in the background ignores SIGINT, unless it says otherwise.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     except KeyboardInterrupt:
@@ -120,6 +123,7 @@ def _patience() -> Iterator[None]:
         ) from None
     finally:
         timer.cancel()
+        signal.signal(signal.SIGINT, before)
 
 
 def _state(task: Task, file: Path, namespace: dict | None) -> tuple[str, str]:

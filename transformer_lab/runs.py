@@ -62,7 +62,9 @@ def train(
     splits = load_task(preset.data, preset.training.seed)
     tokenizer = _train_tokenizer(preset, splits["train"])
     train_pairs, valid_pairs = (encode_pairs(tokenizer, splits[name]) for name in ("train", "val"))
-    _check_lengths([*train_pairs, *valid_pairs], preset.model.max_length)
+    longest = max(len(ids) for pair in [*train_pairs, *valid_pairs] for ids in pair)
+    given = preset.model.max_length
+    require(longest <= given, f"max_length must be at least {longest} for this data, got {given}")
     sizes = {"source_vocab_size": tokenizer.vocab_size, "target_vocab_size": tokenizer.vocab_size}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(preset.training.seed)
@@ -110,16 +112,6 @@ def _check_folder(folder: Path) -> None:
     require(
         not names or bool(names & known),
         f"{folder} must be new, empty or an earlier run, got a folder with {sorted(names)[:3]}",
-    )
-
-
-def _check_lengths(pairs: Sequence[tuple[Sequence[int], Sequence[int]]], max_length: int) -> None:
-    """Say at the start, and not at the step that meets it, that a sentence is too long."""
-    longest = max(len(ids) for pair in pairs for ids in pair)
-    require(
-        longest <= max_length,
-        f"max_length must be at least {longest}, the tokens of the longest sentence of the data, "
-        f"got {max_length}",
     )
 
 

@@ -237,12 +237,8 @@ def _train(run: "TrainingRun", train_pairs: Pairs, valid_pairs, on_record, progr
     config = run.config
     batches = _endless_batches(train_pairs, config, skip=run.step)
     quiet = not (progress and run.is_main)
-    with (
-        torch.random.fork_rng(),
-        tqdm(
-            total=config.steps, initial=run.step, unit="step", mininterval=1, disable=quiet
-        ) as bar,
-    ):
+    bar = tqdm(total=config.steps, initial=run.step, unit="step", mininterval=1, disable=quiet)
+    with torch.random.fork_rng(), bar:
         while run.step < config.steps:
             run.take_step(next(batches))
             at_checkpoint = run.step % config.checkpoint_every == 0 or run.step == config.steps
