@@ -296,7 +296,7 @@ def test_training_learns(tiny):
     assert history[-1]["valid_loss"] == pytest.approx(after["loss"], rel=1e-5)
     assert "valid_loss" not in history[0]
     for record in history:
-        assert record["rate"] == pytest.approx(noam_rate(record["step"], 16, 30))
+        assert record["rate"] == pytest.approx(noam_rate(record["step"], 16, config.warmup))
     tokens = sum(len(target) for _, target in pairs)
     assert history[-1]["tokens"] >= 20 * tokens // 2
 
