@@ -66,7 +66,7 @@ def test_lesson_08_draws_its_curve_while_it_trains(open_notebook):
 
 
 def test_lesson_09_answers_the_date_that_is_typed(open_notebook):
-    lesson = open_notebook("notebooks/09_autoregressive_inference.ipynb")
+    lesson = open_notebook("notebooks/09_autoregressive_inference.ipynb", with_model=True)
     lesson.run_all(seconds=500)
     assert lesson.errors() == []
     dates = "date=field"
