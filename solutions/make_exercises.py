@@ -15,7 +15,8 @@ everything else stays as it is, cell ids included. Edit only solutions/, in Jupy
     python solutions/make_exercises.py
 
 `--run` serves the lessons too: it stores outputs in order, the seconds that the run took (for the
-test of the stated time), and nothing that changes from machine to machine.
+test of the stated time), the description of each picture (from the cell's metadata, "alt"), and
+nothing that changes from machine to machine.
 """
 
 import argparse
@@ -40,6 +41,7 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
+PICTURES = {"image/png", "image/svg+xml"}
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
@@ -113,10 +115,23 @@ def run(path: Path) -> None:
         if cell.cell_type == "code":
             # A live widget cannot be stored; its static picture stands under it.
             cell.outputs = [out for out in cell.outputs if WIDGET not in out.get("data", {})]
+            _describe_pictures(cell)
     notebook.metadata = METADATA | {"transformer_lab": {"seconds": seconds}}
     notebook.nbformat_minor = 5
     path.write_text(text_of(_stored(notebook)), "utf-8")
     print(f"{path}: {seconds} s")
+
+
+def _describe_pictures(cell) -> None:
+    """Give each picture the cell's `alt` text (one string, or one for each picture).
+
+    nbconvert and other publishers read the description from the picture's own metadata.
+    """
+    texts = cell.metadata.get("alt", [])
+    texts = iter([texts] if isinstance(texts, str) else texts)
+    for output in cell.outputs:
+        for kind in PICTURES & set(output.get("data", {})):
+            output.metadata[kind] = {**output.metadata.get(kind, {}), "alt": next(texts, "")}
 
 
 def _stored(notebook) -> dict:
