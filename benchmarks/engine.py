@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from benchmarks.timing import wait
 from transformer_lab import MultiHeadAttention, Objective, TrainConfig, Transformer, noam_rate
 from transformer_lab.config import BOS, EOS, PAD
-from transformer_lab.loss import losses_and_gradient
-from transformer_lab.model import weights
+from transformer_lab.model import parameters_of
 
 STEP = 4  # widths of batches are multiples of this, so that there are few shapes
 
@@ -190,7 +189,7 @@ class Trainer:
 
     def snapshot(self) -> dict[str, Tensor]:
         """Return a copy of the weights, on the device."""
-        return {name: tensor.detach().clone() for name, tensor in weights(self.model).items()}
+        return {name: tensor.detach().clone() for name, tensor in parameters_of(self.model).items()}
 
     def _set_rate(self, rate: float) -> None:
         for group in self.optimizer.param_groups:
@@ -205,7 +204,7 @@ class Trainer:
         options = {"backend": self.way.compile_with, "dynamic": len(_shapes(self.corpus)) > 1}
         for layer in (*self.model.encoder.layers, *self.model.decoder.layers):
             layer.compile(**options)
-        self.objective.chunk_loss = torch.compile(losses_and_gradient, **options)
+        self.objective.compiled = True
 
 
 def record(work: Callable[[], None], pool=None) -> torch.cuda.CUDAGraph:

@@ -10,7 +10,7 @@ from benchmarks.engine import Trainer, Way, train
 from benchmarks.lab import Lab, Task
 from benchmarks.report import SEED
 from transformer_lab import Preset
-from transformer_lab.model import weights
+from transformer_lab.model import parameters_of
 
 SEEDS = (0, 1, 2)
 STEPS = 2000
@@ -127,7 +127,7 @@ def step_of(trainer: Trainer) -> tuple[float, torch.Tensor]:
     trainer.prepare()
     trainer.take_step()
     # Adam's first moment after one step is (1 − β₁) times the gradient, whatever the way.
-    moments = [trainer.optimizer.state[p]["exp_avg"] for p in weights(trainer.model).values()]
+    moments = [trainer.optimizer.state[p]["exp_avg"] for p in parameters_of(trainer.model).values()]
     gradient = torch.cat([m.flatten() for m in moments]) / (1 - trainer.config.beta1)
     return trainer.mean_loss(), gradient
 

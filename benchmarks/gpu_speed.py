@@ -10,9 +10,9 @@ from benchmarks.flops import forward_flops, matmul_peak, training_flops
 from benchmarks.lab import Lab, new_model
 from benchmarks.report import SEED
 from benchmarks.timing import seconds_per_call
-from transformer_lab import PRESETS, ModelConfig, TrainConfig, loss
+from transformer_lab import PRESETS, ModelConfig, TrainConfig
 from transformer_lab.config import EOS, UNK
-from transformer_lab.loss import FusedLoss, losses_and_gradient
+from transformer_lab.training import fused_loss
 
 TOKENS = 25_000  # of each language in a step (paper, 5.1)
 LENGTHS = (29, 32)  # tokens of a sentence, EOS included: about what WMT's sentences have
@@ -135,19 +135,19 @@ def _loss_alone(lab: Lab) -> dict[str, float]:
     states = torch.randn(N, d, device=lab.device, generator=generator).bfloat16()
     weight = torch.randn(V, d, device=lab.device, generator=generator) / d**0.5
     targets = torch.randint(1, V, (N,), device=lab.device, generator=generator)
-    compiled = torch.compile(losses_and_gradient, backend=lab.way().compile_with)
-    seconds, usual = {}, loss.GPU_CHUNK
-    ways = {"compiled": compiled, "eager": losses_and_gradient}
-    for chunk, way in ((loss.CHUNK, "eager"), (usual, "eager"), (usual, "compiled")):
-        loss.GPU_CHUNK = chunk
+    seconds, usual = {}, fused_loss.GPU_CHUNK
+    for chunk, way in ((fused_loss.CHUNK, "eager"), (usual, "eager"), (usual, "compiled")):
+        fused_loss.GPU_CHUNK = chunk
         try:
             seconds[f"chunks of {chunk:,} tokens, {way}"] = seconds_per_call(
-                lambda way=way: FusedLoss.apply(states, weight, targets, 0.1, ways[way]),
+                lambda way=way: fused_loss.FusedLoss.apply(
+                    states, weight, targets, 0.1, way == "compiled"
+                ),
                 lab.device,
                 calls=1 if lab.smoke else 5,
             )
         finally:
-            loss.GPU_CHUNK = usual
+            fused_loss.GPU_CHUNK = usual
     return seconds
 
 

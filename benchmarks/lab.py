@@ -21,9 +21,9 @@ from transformer_lab import (
     load_multi30k,
     train_tokenizer,
 )
-from transformer_lab.files import read_json
-from transformer_lab.model import load_weights
+from transformer_lab.model import load_parameters
 from transformer_lab.runs import TextPairs, encode_pairs, find_preset, score
+from transformer_lab.support.files import read_json
 from transformer_lab.tokenizer import Tokenizer
 
 SEARCH = "gpu_search.json"
@@ -169,7 +169,7 @@ class Lab:
     def run_of(self, task: Task, preset: Preset, trainer: Trainer, snapshots: list) -> Run:
         """Return the run whose weights are the mean of the last snapshots."""
         model = new_model(trainer.model.config, SEED).to(self.device)
-        load_weights(model, averaged(snapshots, preset.training.average), "the average")
+        load_parameters(model, averaged(snapshots, preset.training.average), "the average")
         return Run(Path(), model.eval(), task.tokenizer, task.data, preset.beam)
 
     def bleu(self, run: Run, split: str, **options) -> dict:

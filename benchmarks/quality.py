@@ -10,8 +10,8 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.report import RESULTS
 from transformer_lab import train
-from transformer_lab.files import read_json
 from transformer_lab.runs import METRICS
+from transformer_lab.support.files import read_json
 
 SEEDS = {"dates": (0, 1, 2), "multi30k": (0,)}
 

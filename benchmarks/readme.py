@@ -9,7 +9,7 @@ import statistics
 from pathlib import Path
 
 from benchmarks.report import RESULTS, ROOT, markdown, table, tables
-from transformer_lab.files import read_json, write_atomically
+from transformer_lab.support.files import read_json, write_atomically
 
 START, END = "<!-- results: made by python -m benchmarks.readme -->", "<!-- end of the results -->"
 PAGES = {"README.md": "short", "benchmarks/README.md": "full"}

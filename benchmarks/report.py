@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 
-from transformer_lab.files import write_json
 from transformer_lab.runs import describe_hardware
+from transformer_lab.support.files import write_json
 
 SEED = 0
 ROOT = Path(__file__).parent.parent

@@ -10,9 +10,9 @@ from pathlib import Path
 import torch
 
 from transformer_lab import PRESETS, ModelConfig, Run, load_run
-from transformer_lab.files import read_json, write_atomically, write_json, write_tensors
-from transformer_lab.model import WEIGHTS, load_weights, save, weights
+from transformer_lab.model import WEIGHTS_FILE, load_parameters, parameters_of, save
 from transformer_lab.runs import METRICS, PRETRAINED, TOKENIZER
+from transformer_lab.support.files import read_json, write_atomically, write_json, write_tensors
 
 LIMIT = 12_000_000  # bytes
 KEPT = ("seed", "training", "parameters", "seconds", "steps", "hardware", "versions")
@@ -59,17 +59,17 @@ def ship(run: Run, folder: Path, *, progress: bool = True) -> dict:
 
     Raises `ValueError` if the weights take more than 12 MB.
     """
-    half = {name: tensor.detach().half() for name, tensor in weights(run.model).items()}
+    half = {name: tensor.detach().half() for name, tensor in parameters_of(run.model).items()}
     size = sum(2 * tensor.numel() for tensor in half.values())
     if size > LIMIT:
         raise ValueError(f"the weights must take at most {LIMIT:,} bytes, got {size:,}")
-    load_weights(run.model, half, "the run")  # what is scored is what is shipped
+    load_parameters(run.model, half, "the run")  # what is scored is what is shipped
     notes = read_json(run.folder / METRICS)
     metrics = {"data": run.data, "beam": run.beam, "weights": "float16"}
     metrics |= {name: notes[name] for name in KEPT}
     metrics["scores"] = run.evaluate(progress=progress)
     save(run.model, folder)
-    write_tensors(folder / WEIGHTS, half)
+    write_tensors(folder / WEIGHTS_FILE, half)
     run.tokenizer.save(folder / TOKENIZER)
     write_atomically(folder / "CARD.md", card(run, metrics).encode())
     write_json(folder / METRICS, metrics)

@@ -10,9 +10,9 @@ from benchmarks.report import SEED
 from benchmarks.timing import row, take_turns
 from transformer_lab import Batch, ModelConfig, Objective, TrainConfig, Transformer, train_step
 from transformer_lab.config import EOS, PAD, UNK
-from transformer_lab.dropout import Dropout
 from transformer_lab.embedding import sinusoidal_encoding
-from transformer_lab.loss import FusedLoss
+from transformer_lab.support.dropout import Dropout
+from transformer_lab.training.fused_loss import FusedLoss
 
 SMOOTHING = 0.1
 TARGET = "≥ 1.3"

@@ -27,7 +27,7 @@ import sys
 import time
 from pathlib import Path
 
-from transformer_lab.progress import tasks_in
+from transformer_lab.checking.progress import tasks_in
 
 HERE = Path(__file__).resolve().parent
 EXERCISES = HERE.parent / "exercises"

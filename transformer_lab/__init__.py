@@ -10,29 +10,20 @@ layers, model; README.md has the rest of the order.
 """
 
 from transformer_lab.attention import (
-    KVCache,
     MultiHeadAttention,
     merge_heads,
     scaled_dot_product_attention,
     split_heads,
 )
-from transformer_lab.config import (
-    BOS,
-    EOS,
-    PAD,
-    PRESETS,
-    UNK,
-    ModelConfig,
-    Preset,
-    TrainConfig,
-)
+from transformer_lab.cache import KVCache
+from transformer_lab.config import BOS, EOS, PAD, UNK, ModelConfig, TrainConfig
 from transformer_lab.data import Batch, batches_by_tokens, date_pairs, load_multi30k
 from transformer_lab.decoding import beam_search, greedy_decode, keep_top_k, keep_top_p, sample
 from transformer_lab.embedding import PositionalEncoding, TokenEmbedding, sinusoidal_encoding
 from transformer_lab.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForward
-from transformer_lab.loss import sequence_loss
 from transformer_lab.masks import causal_mask, decoder_mask, padding_mask
 from transformer_lab.model import Decoder, Encoder, Transformer, attention_maps, load, save
+from transformer_lab.presets import PRESETS, Preset
 from transformer_lab.runs import Run, load_run, train
 from transformer_lab.tokenizer import Tokenizer, train_tokenizer
 from transformer_lab.training import (
@@ -41,6 +32,7 @@ from transformer_lab.training import (
     evaluate,
     fit,
     noam_rate,
+    sequence_loss,
     train_step,
 )
 

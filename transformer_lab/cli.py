@@ -6,53 +6,25 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import MISSING, Field, fields
 from importlib.metadata import version
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
-from transformer_lab import plots, progress
-from transformer_lab.config import PRESETS, ModelConfig, TrainConfig
-from transformer_lab.files import read_json
-from transformer_lab.inputs import require
+from transformer_lab import plots
+from transformer_lab.checking import progress
+from transformer_lab.config import ModelConfig, TrainConfig
+from transformer_lab.presets import PRESETS
 from transformer_lab.runs import METRICS, PRETRAINED, Run, default_device, load_run, train
+from transformer_lab.support.files import read_json
+from transformer_lab.support.validation import require
 from transformer_lab.training import STATE
 
 NAME = "transformer-lab"
 FIGURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg")
 EXAMPLES = {"dates": "friday 15 february 2019", "multi30k": "A man is reading a book."}
-
-MODEL_OPTIONS = {
-    "d_model": "size of the vectors between the layers",
-    "num_heads": "heads of each attention, h in the paper",
-    "d_ff": "inner size of the feed-forward networks",
-    "num_encoder_layers": "layers of the encoder, N in the paper",
-    "num_decoder_layers": "layers of the decoder, N in the paper",
-    "dropout": "share of activations that training drops, P_drop in the paper",
-    "max_length": "longest sentence, in tokens",
-    "pre_norm": "normalise what goes into each sub-layer",
-    "tie_embeddings": "one matrix for both embeddings and the output (paper, 3.4)",
-    "attention_bias": "biases in the attention's projections",
-}
-TRAINING_OPTIONS = {
-    "steps": "number of training steps",
-    "max_tokens": "target tokens in a batch, at most",
-    "warmup": "steps until the learning rate is at its highest (paper, 5.3)",
-    "rate_factor": "multiplies the paper's learning rate",
-    "label_smoothing": "epsilon_ls in the paper (5.4)",
-    "beta1": "Adam's beta1",
-    "beta2": "Adam's beta2",
-    "adam_epsilon": "Adam's epsilon",
-    "weight_decay": "decoupled weight decay, as in AdamW",
-    "clip_norm": "longest gradient; 0 does not clip",
-    "checkpoint_every": "steps from one checkpoint to the next",
-    "average": "checkpoints whose mean is the result (paper, 6.1)",
-    "seed": "all that is random follows from it",
-    "precision": "float32 or bfloat16",
-    "compile": "let torch.compile make it faster",
-}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -129,7 +101,7 @@ def _add(commands, name: str, what: str, examples: str) -> argparse.ArgumentPars
 
 
 def _add_train(commands) -> None:
-    presets = "\n".join(f"  {name:13} {_describe(name)}" for name in PRESETS)
+    presets = "\n".join(f"  {name:13} {_in_a_line(name)}" for name in PRESETS)
     parser = _add(
         commands,
         "train",
@@ -147,12 +119,12 @@ def _add_train(commands) -> None:
     _add_device(parser)
     about = "What is not given is as in the preset."
     group = parser.add_argument_group("training", about)
-    _add_fields(group, TrainConfig, TRAINING_OPTIONS)
+    _add_settings(group, TrainConfig)
     group = parser.add_argument_group("model", about)
     group.add_argument(
         "--vocab-size", type=int, metavar="V", help="pieces that byte-pair encoding learns"
     )
-    _add_fields(group, ModelConfig, MODEL_OPTIONS)
+    _add_settings(group, ModelConfig)
     group.add_argument(
         "--post-norm",
         dest="pre_norm",
@@ -163,7 +135,7 @@ def _add_train(commands) -> None:
     parser.set_defaults(command=_train)
 
 
-def _describe(name: str) -> str:
+def _in_a_line(name: str) -> str:
     model, training = PRESETS[name].model, PRESETS[name].training
     return (
         f"{PRESETS[name].data}: {model.num_encoder_layers}+{model.num_decoder_layers} layers, "
@@ -171,18 +143,20 @@ def _describe(name: str) -> str:
     )
 
 
-def _add_fields(group, config: type, options: dict[str, str]) -> None:
-    """Add an option for each field of a configuration: --d-model for d_model."""
-    kinds = {field.name: type(field.default) for field in fields(config)}
-    for name, what in options.items():
-        flag = f"--{name.replace('_', '-')}"
-        if kinds[name] is bool:
+def _optional(config: type) -> list[Field]:
+    """Return the settings that a preset has a value for; the sizes of vocabularies are found."""
+    return [each for each in fields(config) if each.default is not MISSING]
+
+
+def _add_settings(group, config: type) -> None:
+    """Add an option for each setting of a configuration: --d-model for d_model."""
+    for each in _optional(config):
+        if each.type is bool:
             kind = {"action": argparse.BooleanOptionalAction}
         else:
-            kind = {
-                "type": kinds[name],
-                "metavar": {int: "N", float: "X", str: "NAME"}[kinds[name]],
-            }
+            metavar = {int: "N", float: "X", str: "NAME"}[each.type]
+            kind = {"type": each.type, "metavar": metavar}
+        flag, what = f"--{each.name.replace('_', '-')}", each.metadata["what"]
         group.add_argument(flag, default=argparse.SUPPRESS, help=what, **kind)
 
 
@@ -269,7 +243,7 @@ def _with_explain_apart(arguments: list[str]) -> list[str]:
 
 
 def _train(options: argparse.Namespace) -> int:
-    names = MODEL_OPTIONS | TRAINING_OPTIONS
+    names = {each.name for each in (*_optional(ModelConfig), *_optional(TrainConfig))}
     settings = {name: value for name, value in vars(options).items() if name in names}
     if options.vocab_size is not None:
         require(options.preset != "dates", "dates are read in characters: they take no vocab-size")

@@ -1,36 +1,34 @@
 """The sizes of a model and the settings of a training run, with the paper's names and defaults."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from typing import Any
 
-from transformer_lab.inputs import is_number, require
+from transformer_lab.support.validation import is_number, require
 
 PAD, BOS, EOS, UNK = range(4)
 """Ids of the special tokens: padding, begin of sentence, end of sentence, unknown."""
-MAX_BEAM = 1000
 
 
-def _require_integers(config: object, names: str, low: int, high: int) -> None:
-    for name in names.split():
-        value = getattr(config, name)
-        require(
-            type(value) is int and low <= value <= high,
-            f"{name} must be a whole number from {low:,} to {high:,}, got {value!r:.60}",
-        )
+def setting(what: str, *allowed: Any, **default: Any) -> Any:
+    """Return a field: what it is, in words, and its lowest and highest value (or its choices)."""
+    return field(metadata={"what": what, "allowed": allowed}, **default)
 
 
-def _require_numbers(config: object, names: str, low: float, high: float) -> None:
-    for name in names.split():
-        value = getattr(config, name)
-        require(
-            is_number(value) and low <= value <= high,
-            f"{name} must be a number from {low} to {high}, got {value!r:.60}",
-        )
-
-
-def _require_booleans(config: object, names: str) -> None:
-    for name in names.split():
-        value = getattr(config, name)
-        require(type(value) is bool, f"{name} must be True or False, got {value!r:.60}")
+def require_settings(config: Any) -> None:
+    """Raise `ValueError` unless each setting has its type and a value that is allowed."""
+    for each in fields(config):
+        value, allowed = getattr(config, each.name), each.metadata["allowed"]
+        if each.type is bool:
+            right, wanted = type(value) is bool, "True or False"
+        elif each.type is str:
+            right, wanted = value in allowed, " or ".join(f'"{choice}"' for choice in allowed)
+        elif each.type is int:
+            right = type(value) is int and allowed[0] <= value <= allowed[1]
+            wanted = f"a whole number from {allowed[0]:,} to {allowed[1]:,}"
+        else:
+            right = is_number(value) and allowed[0] <= value <= allowed[1]
+            wanted = f"a number from {allowed[0]} to {allowed[1]}"
+        require(right, f"{each.name} must be {wanted}, got {value!r:.60}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,26 +45,25 @@ class ModelConfig:
     Raises `ValueError` for sizes that cannot work.
     """
 
-    source_vocab_size: int
-    target_vocab_size: int
-    d_model: int = 512
-    num_heads: int = 8
-    d_ff: int = 2048
-    num_encoder_layers: int = 6
-    num_decoder_layers: int = 6
-    dropout: float = 0.1
-    max_length: int = 512
-    pre_norm: bool = False
-    tie_embeddings: bool = False
-    attention_bias: bool = False
+    source_vocab_size: int = setting("tokens of the source language", 4, 10_000_000)
+    target_vocab_size: int = setting("tokens of the target language", 4, 10_000_000)
+    d_model: int = setting("size of the vectors between the layers", 1, 1_000_000, default=512)
+    num_heads: int = setting("heads of each attention, h in the paper", 1, 10_000, default=8)
+    d_ff: int = setting("inner size of the feed-forward networks", 1, 1_000_000, default=2048)
+    num_encoder_layers: int = setting("layers of the encoder, N in the paper", 0, 256, default=6)
+    num_decoder_layers: int = setting("layers of the decoder, N in the paper", 0, 256, default=6)
+    dropout: float = setting(
+        "share of activations that training drops, P_drop in the paper", 0.0, 0.999, default=0.1
+    )
+    max_length: int = setting("longest sentence, in tokens", 1, 1_000_000, default=512)
+    pre_norm: bool = setting("normalise what goes into each sub-layer", default=False)
+    tie_embeddings: bool = setting(
+        "one matrix for both embeddings and the output (paper, 3.4)", default=False
+    )
+    attention_bias: bool = setting("biases in the attention's projections", default=False)
 
     def __post_init__(self):
-        _require_integers(self, "source_vocab_size target_vocab_size", 4, 10_000_000)
-        _require_integers(self, "d_model d_ff max_length", 1, 1_000_000)
-        _require_integers(self, "num_heads", 1, 10_000)
-        _require_integers(self, "num_encoder_layers num_decoder_layers", 0, 256)
-        _require_numbers(self, "dropout", 0.0, 0.999)
-        _require_booleans(self, "pre_norm tie_embeddings attention_bias")
+        require_settings(self)
         require(
             self.d_model % 2 == 0 and self.d_model % self.num_heads == 0,
             f"d_model must be even and a multiple of num_heads, got d_model={self.d_model} and "
@@ -96,146 +93,23 @@ class TrainConfig:
     Raises `ValueError` for settings that cannot work.
     """
 
-    steps: int = 100_000
-    max_tokens: int = 25_000
-    warmup: int = 4000
-    rate_factor: float = 1.0
-    label_smoothing: float = 0.1
-    beta1: float = 0.9
-    beta2: float = 0.98
-    adam_epsilon: float = 1e-9
-    weight_decay: float = 0.0
-    clip_norm: float = 0.0
-    checkpoint_every: int = 1000
-    average: int = 5
-    seed: int = 0
-    precision: str = "float32"
-    compile: bool = False
-
-    def __post_init__(self):
-        _require_integers(self, "steps max_tokens warmup checkpoint_every average", 1, 10**9)
-        _require_integers(self, "seed", 0, 2**63 - 1)
-        _require_numbers(self, "rate_factor adam_epsilon", 1e-12, 1e6)
-        _require_numbers(self, "label_smoothing beta1 beta2", 0.0, 0.99999)
-        _require_numbers(self, "weight_decay clip_norm", 0.0, 1e6)
-        _require_booleans(self, "compile")
-        require(
-            self.precision in ("float32", "bfloat16"),
-            f'precision must be "float32" or "bfloat16", got {self.precision!r}',
-        )
-
-
-TASKS = ("dates", "multi30k-raw", "multi30k-tok")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Preset:
-    """A task, a model for it, and how to train and decode it.
-
-    `data` is "dates", "multi30k-raw" or "multi30k-tok". The vocabulary sizes of `model` are what
-    the tokenizer is asked for; it may find fewer pieces. `beam=1` decodes greedily.
-
-    Raises `ValueError` for an unknown task or parts of the wrong type.
-    """
-
-    data: str
-    model: ModelConfig
-    training: TrainConfig
-    beam: int = 1
-
-    def __post_init__(self):
-        require(self.data in TASKS, f"data must be one of {TASKS}, got {self.data!r}")
-        require(
-            isinstance(self.model, ModelConfig) and isinstance(self.training, TrainConfig),
-            f"model must be a ModelConfig and training a TrainConfig, got "
-            f"{type(self.model).__name__} and {type(self.training).__name__}",
-        )
-        _require_integers(self, "beam", 1, MAX_BEAM)
-
-
-def _sizes(vocab_size: int, **sizes) -> ModelConfig:
-    return ModelConfig(
-        source_vocab_size=vocab_size, target_vocab_size=vocab_size, tie_embeddings=True, **sizes
+    steps: int = setting("number of training steps", 1, 10**9, default=100_000)
+    max_tokens: int = setting("target tokens in a batch, at most", 1, 10**9, default=25_000)
+    warmup: int = setting(
+        "steps until the learning rate is at its highest (paper, 5.3)", 1, 10**9, default=4000
     )
+    rate_factor: float = setting("multiplies the paper's learning rate", 1e-12, 1e6, default=1.0)
+    label_smoothing: float = setting("epsilon_ls in the paper (5.4)", 0.0, 0.99999, default=0.1)
+    beta1: float = setting("Adam's beta1", 0.0, 0.99999, default=0.9)
+    beta2: float = setting("Adam's beta2", 0.0, 0.99999, default=0.98)
+    adam_epsilon: float = setting("Adam's epsilon", 1e-12, 1e6, default=1e-9)
+    weight_decay: float = setting("decoupled weight decay, as in AdamW", 0.0, 1e6, default=0.0)
+    clip_norm: float = setting("longest gradient; 0 does not clip", 0.0, 1e6, default=0.0)
+    checkpoint_every: int = setting("steps between two checkpoints", 1, 10**9, default=1000)
+    average: int = setting("checkpoints whose mean is the result (paper, 6.1)", 1, 10**9, default=5)
+    seed: int = setting("all that is random follows from it", 0, 2**63 - 1, default=0)
+    precision: str = setting("float32 or bfloat16", "float32", "bfloat16", default="float32")
+    compile: bool = setting("let torch.compile make it faster", default=False)
 
-
-PRESETS = {
-    "dates": Preset(
-        data="dates",
-        model=_sizes(
-            100,
-            d_model=64,
-            num_heads=4,
-            d_ff=256,
-            num_encoder_layers=2,
-            num_decoder_layers=2,
-            dropout=0.0,
-            max_length=64,
-        ),
-        training=TrainConfig(
-            steps=2200,
-            max_tokens=1000,
-            warmup=150,
-            rate_factor=0.35,
-            label_smoothing=0.0,
-            clip_norm=1.0,
-            checkpoint_every=50,
-            average=12,
-        ),
-    ),
-    "multi30k": Preset(
-        data="multi30k-raw",
-        model=_sizes(
-            4000,
-            d_model=192,
-            num_heads=6,
-            d_ff=512,
-            num_encoder_layers=3,
-            num_decoder_layers=3,
-            dropout=0.2,
-            max_length=128,
-            pre_norm=True,
-        ),
-        training=TrainConfig(
-            steps=8000,
-            max_tokens=900,
-            warmup=700,
-            rate_factor=0.8,
-            checkpoint_every=200,
-            average=8,
-        ),
-        beam=5,
-    ),
-    "multi30k-gpu": Preset(
-        data="multi30k-tok",
-        model=_sizes(
-            10_000,
-            d_model=128,
-            num_heads=4,
-            d_ff=256,
-            num_encoder_layers=4,
-            num_decoder_layers=4,
-            dropout=0.3,
-            max_length=128,
-        ),
-        training=TrainConfig(
-            steps=8000,
-            max_tokens=4096,
-            warmup=2000,
-            checkpoint_every=500,
-            average=10,
-            precision="bfloat16",
-            compile=True,
-        ),
-        beam=5,
-    ),
-    # The paper's two models, for their size and speed: Multi30k is far too small for them, and
-    # WMT14, which they were made for, is not part of the course.
-    "base": Preset(data="multi30k-raw", model=_sizes(37_000), training=TrainConfig(), beam=4),
-    "big": Preset(
-        data="multi30k-raw",
-        model=_sizes(37_000, d_model=1024, num_heads=16, d_ff=4096, dropout=0.3),
-        training=TrainConfig(steps=300_000, average=20),
-        beam=4,
-    ),
-}
+    def __post_init__(self):
+        require_settings(self)

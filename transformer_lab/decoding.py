@@ -6,9 +6,17 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from transformer_lab.config import BOS, EOS, MAX_BEAM, PAD
-from transformer_lab.inputs import check_floats, check_sizes, check_type, is_number, require
+from transformer_lab.config import BOS, EOS, PAD
 from transformer_lab.model import Transformer
+from transformer_lab.support.validation import (
+    is_number,
+    require,
+    require_floats,
+    require_sizes,
+    require_type,
+)
+
+MAX_BEAM = 1000
 
 
 def greedy_decode(
@@ -41,7 +49,7 @@ def sample(
 
     Returns what `greedy_decode` returns; raises `ValueError` for settings out of range.
     """
-    check_type(generator, torch.Generator, "generator")
+    require_type(generator, torch.Generator, "generator")
     require(
         is_number(temperature) and temperature >= 1e-6,
         f"temperature must be a number from 1e-6, got {temperature!r}",
@@ -61,7 +69,7 @@ def sample(
 @torch.inference_mode()
 def _write(model: Transformer, source: Tensor, choose, max_length: int | None, use_cache: bool):
     """Append `choose(logits)` to each sentence; once half have ended, go on with the others."""
-    max_length = _check_max_length(model, max_length)
+    max_length = _valid_max_length(model, max_length)
     memory, memory_mask = model.encode(source)
     cache = model.new_cache() if use_cache else None
     written = source.new_full((len(source), max_length), PAD, dtype=torch.int64)
@@ -91,8 +99,8 @@ def keep_top_k(logits: Float[Tensor, "*B V"], k: int) -> Float[Tensor, "*B V"]:
 
     Raises `ValueError` unless k is a whole number from 1.
     """
-    check_floats(logits, "logits", "... V")
-    check_sizes(k=k)
+    require_floats(logits, "logits", "... V")
+    require_sizes(k=k)
     order = logits.argsort(dim=-1, descending=True, stable=True)
     return logits.scatter(-1, order[..., k:], -math.inf)
 
@@ -102,15 +110,16 @@ def keep_top_p(logits: Float[Tensor, "*B V"], p: float) -> Float[Tensor, "*B V"]
 
     The set is never empty. Raises `ValueError` unless 0 < p ≤ 1.
     """
-    check_floats(logits, "logits", "... V")
+    require_floats(logits, "logits", "... V")
     require(is_number(p) and 0 < p <= 1, f"p must be above 0 and at most 1, got {p!r}")
+    if p == 1:
+        return logits.clone()  # the rounded sum may reach 1 before its end
     ordered, order = logits.sort(dim=-1, descending=True, stable=True)
     probabilities = ordered.softmax(dim=-1, dtype=torch.float32)
     before = probabilities.cumsum(dim=-1) - probabilities  # reached without this token
-    # The most probable token stays even where p is so small that float32 makes it 0; with p = 1
-    # all stay, though the rounded sum may be 1 before its end.
-    ordered = ordered.masked_fill((before >= p) & (before > 0) & (p < 1), -math.inf)
-    return torch.empty_like(logits).scatter(-1, order, ordered)
+    beyond = before >= p
+    beyond[..., 0] = False  # never empty, even where p is so small that float32 makes it 0
+    return torch.empty_like(logits).scatter(-1, order, ordered.masked_fill(beyond, -math.inf))
 
 
 @torch.no_grad()
@@ -132,8 +141,8 @@ def beam_search(
     their scores (B, beam), −inf where there are fewer. Raises `ValueError` for settings out of
     range.
     """
-    max_length = _check_max_length(model, max_length)
-    check_sizes(beam=beam)
+    max_length = _valid_max_length(model, max_length)
+    require_sizes(beam=beam)
     require(beam <= MAX_BEAM, f"beam must be at most {MAX_BEAM:,}, got {beam}")
     in_range = is_number(alpha) and 0 <= alpha <= 10
     require(in_range, f"alpha must be a number from 0 to 10, got {alpha!r:.60}")
@@ -154,8 +163,8 @@ def beam_search(
     return (tokens, scores) if return_all else tokens[:, 0]
 
 
-def _check_max_length(model: Transformer, max_length: int | None) -> int:
-    check_type(model, nn.Module, "model")
+def _valid_max_length(model: Transformer, max_length: int | None) -> int:
+    require_type(model, nn.Module, "model")
     limit = model.config.max_length
     max_length = limit if max_length is None else max_length
     require(

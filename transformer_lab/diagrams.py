@@ -9,7 +9,7 @@
 import math
 from itertools import pairwise
 
-from transformer_lab.inputs import require
+from transformer_lab.support.validation import require
 
 # The course's colours (Okabe and Ito: told apart by colour-blind readers too).
 ROLE_COLORS = {"query": "#0072B2", "key": "#D55E00", "value": "#009E73", "plain": "#444444"}

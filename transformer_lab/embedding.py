@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from transformer_lab.dropout import Dropout
-from transformer_lab.inputs import check_floats, check_ids, check_sizes, require
+from transformer_lab.support.dropout import Dropout
+from transformer_lab.support.validation import require, require_floats, require_ids, require_sizes
 
 
 def sinusoidal_encoding(length: int, d_model: int) -> Float[Tensor, "L d_model"]:
@@ -17,8 +17,8 @@ def sinusoidal_encoding(length: int, d_model: int) -> Float[Tensor, "L d_model"]
     t counts from 0 to length − 1, i from 0 to d_model / 2 − 1.
     Raises `ValueError` for a negative length or an odd d_model.
     """
-    check_sizes(length=length, at_least=0)
-    check_sizes(d_model=d_model)
+    require_sizes(length=length, at_least=0)
+    require_sizes(d_model=d_model)
     require(d_model % 2 == 0, f"d_model must be even, got {d_model}")
     position = torch.arange(length, dtype=torch.float64)[:, None]
     rate = 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
@@ -42,8 +42,8 @@ class PositionalEncoding(nn.Module):
         Raises `ValueError` for a wrong shape or positions beyond `max_length`.
         """
         max_length, d_model = self.table.shape
-        check_floats(x, "x", "B L", d_model=d_model)
-        check_sizes(offset=offset, at_least=0)
+        require_floats(x, "x", "B L", d_model=d_model)
+        require_sizes(offset=offset, at_least=0)
         end = offset + x.shape[1]
         if end > max_length:
             raise ValueError(f"a sentence of {end} tokens is longer than max_length={max_length}")
@@ -58,13 +58,13 @@ class TokenEmbedding(nn.Module):
 
     def __init__(self, vocab_size: int, d_model: int):
         super().__init__()
-        check_sizes(vocab_size=vocab_size, d_model=d_model)
+        require_sizes(vocab_size=vocab_size, d_model=d_model)
         self.scale = math.sqrt(d_model)
         self.table = nn.Parameter(torch.randn(vocab_size, d_model) / self.scale)
 
     def forward(self, tokens: Int[Tensor, "B L"]) -> Float[Tensor, "B L d_model"]:
         """Return √d_model × the rows of the table; raises `ValueError` for ids out of range."""
-        check_ids(tokens, "tokens")
+        require_ids(tokens, "tokens")
         self._check_range(tokens)
         return F.embedding(tokens, self.table) * self.scale
 

@@ -3,9 +3,10 @@
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from transformer_lab.attention import KVCache, MultiHeadAttention
-from transformer_lab.dropout import Dropout
-from transformer_lab.inputs import check_floats, check_sizes
+from transformer_lab.attention import MultiHeadAttention
+from transformer_lab.cache import KVCache
+from transformer_lab.support.dropout import Dropout
+from transformer_lab.support.validation import require_floats, require_sizes
 
 
 class FeedForward(nn.Module):
@@ -17,13 +18,13 @@ class FeedForward(nn.Module):
 
     def __init__(self, d_model: int, d_ff: int, dropout: float = 0.1):
         super().__init__()
-        check_sizes(d_model=d_model, d_ff=d_ff)
+        require_sizes(d_model=d_model, d_ff=d_ff)
         self.linear_1 = nn.Linear(d_model, d_ff)
         self.linear_2 = nn.Linear(d_ff, d_model)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*B d_model"]) -> Float[Tensor, "*B d_model"]:
-        check_floats(x, "x", "...", d_model=self.linear_1.in_features)
+        require_floats(x, "x", "...", d_model=self.linear_1.in_features)
         return self.linear_2(self.dropout(self.linear_1(x).relu()))
 
 
@@ -34,13 +35,13 @@ class AddNorm(nn.Module):
 
     def __init__(self, d_model: int, dropout: float = 0.1, pre_norm: bool = False):
         super().__init__()
-        check_sizes(d_model=d_model)
+        require_sizes(d_model=d_model)
         self.norm = nn.LayerNorm(d_model)
         self.dropout = Dropout(dropout)
         self.pre_norm = pre_norm
 
     def forward(self, x: Float[Tensor, "B L d_model"], sublayer) -> Float[Tensor, "B L d_model"]:
-        check_floats(x, "x", "B L", d_model=self.norm.normalized_shape[0])
+        require_floats(x, "x", "B L", d_model=self.norm.normalized_shape[0])
         if self.pre_norm:
             return x + self.dropout(sublayer(self.norm(x)))
         return self.norm(x + self.dropout(sublayer(x)))
@@ -100,7 +101,7 @@ class DecoderLayer(nn.Module):
         *,
         cache: tuple[KVCache, KVCache] | None = None,
     ) -> Float[Tensor, "B Lt d_model"]:
-        self_cache, cross_cache = cache or (None, None)
+        self_cache, cross_cache = (None, None) if cache is None else cache
         x = self.add_norm_1(
             x, lambda x: self.self_attention(x, x, x, target_mask, cache=self_cache)
         )

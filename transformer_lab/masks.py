@@ -5,7 +5,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from transformer_lab.config import PAD
-from transformer_lab.inputs import check_ids, check_sizes
+from transformer_lab.support.validation import require_ids, require_sizes
 
 
 def padding_mask(tokens: Int[Tensor, "B L"], pad_id: int = PAD) -> Bool[Tensor, "B 1 1 L"]:
@@ -13,7 +13,7 @@ def padding_mask(tokens: Int[Tensor, "B L"], pad_id: int = PAD) -> Bool[Tensor, 
 
     Raises `ValueError` unless `tokens` are integer ids of shape (B, L).
     """
-    check_ids(tokens, "tokens")
+    require_ids(tokens, "tokens")
     return (tokens != pad_id)[:, None, None, :]
 
 
@@ -22,7 +22,7 @@ def causal_mask(length: int, device: torch.device | str | None = None) -> Bool[T
 
     Raises `ValueError` unless `length` is a whole number, 0 or more.
     """
-    check_sizes(length=length, at_least=0)
+    require_sizes(length=length, at_least=0)
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 

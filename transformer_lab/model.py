@@ -8,20 +8,27 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from transformer_lab.attention import KVCache, MultiHeadAttention
-from transformer_lab.config import PAD, ModelConfig
+from transformer_lab.attention import MultiHeadAttention
+from transformer_lab.cache import DecoderCache
+from transformer_lab.config import ModelConfig
 from transformer_lab.embedding import PositionalEncoding, TokenEmbedding
-from transformer_lab.files import (
+from transformer_lab.layers import DecoderLayer, EncoderLayer
+from transformer_lab.masks import decoder_mask, padding_mask
+from transformer_lab.support.files import (
     as_folder,
-    check_tensors,
     read_config,
     read_tensors,
+    require_tensors,
     write_json,
     write_tensors,
 )
-from transformer_lab.inputs import check_floats, check_ids, check_type, describe, require
-from transformer_lab.layers import DecoderLayer, EncoderLayer
-from transformer_lab.masks import decoder_mask, padding_mask
+from transformer_lab.support.validation import (
+    require,
+    require_floats,
+    require_ids,
+    require_type,
+    shape_and_type,
+)
 
 
 class Encoder(nn.Module):
@@ -29,8 +36,9 @@ class Encoder(nn.Module):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        sizes = _layer_sizes(config)
-        self.layers = nn.ModuleList(EncoderLayer(*sizes) for _ in range(config.num_encoder_layers))
+        sizes = _sizes_of_a_layer(config)
+        layers = (EncoderLayer(**sizes) for _ in range(config.num_encoder_layers))
+        self.layers = nn.ModuleList(layers)
         self.norm = nn.LayerNorm(config.d_model) if config.pre_norm else nn.Identity()
 
     def forward(
@@ -46,8 +54,9 @@ class Decoder(nn.Module):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        sizes = _layer_sizes(config)
-        self.layers = nn.ModuleList(DecoderLayer(*sizes) for _ in range(config.num_decoder_layers))
+        sizes = _sizes_of_a_layer(config)
+        layers = (DecoderLayer(**sizes) for _ in range(config.num_decoder_layers))
+        self.layers = nn.ModuleList(layers)
         self.norm = nn.LayerNorm(config.d_model) if config.pre_norm else nn.Identity()
 
     def forward(
@@ -56,16 +65,18 @@ class Decoder(nn.Module):
         memory: Float[Tensor, "B Ls d_model"],
         target_mask: Bool[Tensor, "..."] | None = None,
         memory_mask: Bool[Tensor, "..."] | None = None,
-        cache: "DecoderCache | None" = None,
+        cache: DecoderCache | None = None,
     ) -> Float[Tensor, "B Lt d_model"]:
-        for i, layer in enumerate(self.layers):
-            x = layer(x, memory, target_mask, memory_mask, cache=cache and cache.layers[i])
+        caches = [None] * len(self.layers) if cache is None else cache.layers
+        for layer, layer_cache in zip(self.layers, caches, strict=True):
+            x = layer(x, memory, target_mask, memory_mask, cache=layer_cache)
         return self.norm(x)
 
 
-def _layer_sizes(c: ModelConfig) -> tuple:
-    check_type(c, ModelConfig, "config")
-    return c.d_model, c.num_heads, c.d_ff, c.dropout, c.pre_norm, c.attention_bias
+def _sizes_of_a_layer(config: ModelConfig) -> dict:
+    require_type(config, ModelConfig, "config")
+    names = ("d_model", "num_heads", "d_ff", "dropout", "pre_norm", "attention_bias")
+    return {name: getattr(config, name) for name in names}
 
 
 class Transformer(nn.Module):
@@ -77,7 +88,7 @@ class Transformer(nn.Module):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        check_type(config, ModelConfig, "config")
+        require_type(config, ModelConfig, "config")
         self.config = config
         self.source_embedding = TokenEmbedding(config.source_vocab_size, config.d_model)
         self.target_embedding = TokenEmbedding(config.target_vocab_size, config.d_model)
@@ -101,7 +112,7 @@ class Transformer(nn.Module):
         self, source: Int[Tensor, "B Ls"]
     ) -> tuple[Float[Tensor, "B Ls d_model"], Bool[Tensor, "B 1 1 Ls"]]:
         """Return what the decoder looks at, and the mask that hides the source's padding."""
-        _check_batch(source, "source")
+        _require_batch(source, "source")
         mask = padding_mask(source)
         return self.encoder(self.positions(self.source_embedding(source)), mask), mask
 
@@ -111,7 +122,7 @@ class Transformer(nn.Module):
         memory: Float[Tensor, "B Ls d_model"],
         memory_mask: Bool[Tensor, "B 1 1 Ls"] | None = None,
         *,
-        cache: "DecoderCache | None" = None,
+        cache: DecoderCache | None = None,
     ) -> Float[Tensor, "B Lt V"]:
         """Return the logits that follow each target token.
 
@@ -125,22 +136,26 @@ class Transformer(nn.Module):
         memory: Float[Tensor, "B Ls d_model"],
         memory_mask: Bool[Tensor, "B 1 1 Ls"] | None = None,
         *,
-        cache: "DecoderCache | None" = None,
+        cache: DecoderCache | None = None,
     ) -> Float[Tensor, "B Lt d_model"]:
         """Return the decoder's states, from which `generator` makes the logits."""
-        _check_batch(target, "target")
-        check_floats(memory, "memory", "B Ls", d_model=self.config.d_model)
+        _require_batch(target, "target")
+        require_floats(memory, "memory", "B Ls", d_model=self.config.d_model)
         if memory.shape[0] != target.shape[0]:
             raise ValueError(
                 f"source and target must hold the same number of sentences, got {len(memory)} and "
                 f"{len(target)}"
             )
-        offset = cache.length if cache else 0
-        x = self.positions(self.target_embedding(target), offset)
-        target_mask = cache.append(target) if cache else decoder_mask(target)
+        x = self.target_embedding(target)
+        if cache is None:
+            x, target_mask = self.positions(x), decoder_mask(target)
+        else:
+            x = self.positions(x, cache.length)
+            cache.append(target)
+            target_mask = cache.mask(target.shape[1])
         return self.decoder(x, memory, target_mask, memory_mask, cache)
 
-    def new_cache(self) -> "DecoderCache":
+    def new_cache(self) -> DecoderCache:
         """Return an empty cache for decoding step by step."""
         return DecoderCache(self.config.num_decoder_layers)
 
@@ -154,49 +169,10 @@ class Transformer(nn.Module):
                     nn.init.zeros_(module.bias)
 
 
-class DecoderCache:
-    """What the decoder has computed for the tokens so far: two `KVCache`s per layer.
-
-    It also remembers the tokens: their number is the position of the next one, and padding among
-    them stays hidden.
-    """
-
-    def __init__(self, num_layers: int):
-        self.layers = [(KVCache(), KVCache(fixed=True)) for _ in range(num_layers)]
-        self.tokens: Tensor | None = None
-        self.has_padding = False
-
-    @property
-    def length(self) -> int:
-        """The number of tokens so far."""
-        return 0 if self.tokens is None else self.tokens.shape[1]
-
-    def append(self, target: Int[Tensor, "B Lt"]) -> Bool[Tensor, "..."] | None:
-        """Remember new tokens; return the mask for their queries, None where all is allowed."""
-        if self.tokens is not None:
-            require(
-                target.shape[0] == self.tokens.shape[0],
-                f"the cache holds {self.tokens.shape[0]} sentences, got {target.shape[0]}",
-            )
-        self.tokens = target if self.tokens is None else torch.cat((self.tokens, target), dim=1)
-        self.has_padding = self.has_padding or bool((target == PAD).any())
-        if target.shape[1] > 1:
-            return decoder_mask(self.tokens)[:, :, -target.shape[1] :]
-        return padding_mask(self.tokens) if self.has_padding else None
-
-    def select(self, rows: Tensor) -> None:
-        """Keep these sentences, in this order (rows may repeat)."""
-        for caches in self.layers:
-            for cache in caches:
-                cache.select(rows)
-        if self.tokens is not None:
-            self.tokens = self.tokens[rows]
-
-
-def _check_batch(tokens: Tensor, name: str) -> None:
-    check_ids(tokens, name)
+def _require_batch(tokens: Tensor, name: str) -> None:
+    require_ids(tokens, name)
     if tokens.numel() == 0:
-        raise ValueError(f"{name} must hold at least one token, got {describe(tokens)}")
+        raise ValueError(f"{name} must hold at least one token, got {shape_and_type(tokens)}")
 
 
 def attention_maps(
@@ -207,7 +183,7 @@ def attention_maps(
     No gradients; the model is run in the mode that it is in, so call `model.eval()` first.
     Raises `ValueError` as the model does.
     """
-    check_type(model, nn.Module, "model")
+    require_type(model, nn.Module, "model")
     maps = {}
     handles = []
     for name, module in model.named_modules():
@@ -227,33 +203,26 @@ def attention_maps(
     return maps
 
 
-WEIGHTS, CONFIG = "weights.safetensors", "config.json"
+WEIGHTS_FILE, CONFIG_FILE = "weights.safetensors", "config.json"
 
 
-def weights(model: nn.Module) -> dict[str, Tensor]:
+def parameters_of(model: nn.Module) -> dict[str, Tensor]:
     """Return the parameters by name; a matrix that is tied appears once."""
     return dict(model.named_parameters())
 
 
-def load_weights(model: nn.Module, tensors: dict[str, Tensor], path: str | os.PathLike) -> None:
-    """Copy `tensors`, read from `path`, into the model; `ValueError` unless all of them fit."""
-    check_tensors(tensors, weights(model), Path(path))
+def load_parameters(model: nn.Module, tensors: dict[str, Tensor], where: Path | str) -> None:
+    """Copy `tensors`, found `where` an error says, into the model; `ValueError` unless all fit."""
+    require_tensors(tensors, parameters_of(model), where)
     with torch.no_grad():
-        for name, parameter in weights(model).items():
+        for name, parameter in parameters_of(model).items():
             parameter.copy_(tensors[name])
 
 
-def num_parameters(c: ModelConfig) -> int:
-    """Return the number of parameters of `Transformer(c)`, without making it."""
-    norm = 2 * c.d_model
-    attention = 4 * c.d_model * (c.d_model + c.attention_bias)
-    ffn = c.d_model * c.d_ff + c.d_ff + c.d_ff * c.d_model + c.d_model
-    encoder = c.num_encoder_layers * (attention + ffn + 2 * norm) + c.pre_norm * norm
-    decoder = c.num_decoder_layers * (2 * attention + ffn + 3 * norm) + c.pre_norm * norm
-    vocabulary = c.source_vocab_size + 2 * c.target_vocab_size
-    if c.tie_embeddings:
-        vocabulary = c.target_vocab_size
-    return vocabulary * c.d_model + encoder + decoder
+def num_parameters(config: ModelConfig) -> int:
+    """Return the number of parameters of `Transformer(config)`, without taking memory for them."""
+    with torch.device("meta"):
+        return sum(p.numel() for p in Transformer(config).parameters())
 
 
 def save(model: Transformer, folder: str | os.PathLike) -> None:
@@ -261,10 +230,10 @@ def save(model: Transformer, folder: str | os.PathLike) -> None:
 
     Raises `ValueError` if `folder` is a file.
     """
-    check_type(model, Transformer, "model")
+    require_type(model, Transformer, "model")
     folder = as_folder(folder)
-    write_json(folder / CONFIG, asdict(model.config))
-    write_tensors(folder / WEIGHTS, weights(model))
+    write_json(folder / CONFIG_FILE, asdict(model.config))
+    write_tensors(folder / WEIGHTS_FILE, parameters_of(model))
 
 
 def load(folder: str | os.PathLike) -> Transformer:
@@ -274,16 +243,16 @@ def load(folder: str | os.PathLike) -> Transformer:
     damaged, or do not belong together.
     """
     folder = as_folder(folder)
-    config = read_config(folder / CONFIG, ModelConfig)
-    tensors, _ = read_tensors(folder / WEIGHTS)
+    config = read_config(folder / CONFIG_FILE, ModelConfig)
+    tensors, _ = read_tensors(folder / WEIGHTS_FILE)
     # Before memory is taken for the model: a hostile config must not fill it.
-    held, wanted = sum(t.numel() for t in tensors.values()), num_parameters(config)
+    came, wanted = sum(t.numel() for t in tensors.values()), num_parameters(config)
     require(
-        held == wanted,
-        f"{folder / WEIGHTS} must hold the {wanted:,} numbers of the model in {CONFIG}, "
-        f"got {held:,}",
+        came == wanted,
+        f"{folder / WEIGHTS_FILE} must hold the {wanted:,} numbers of the model in {CONFIG_FILE}, "
+        f"got {came:,}",
     )
     with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they were
         model = Transformer(config)
-    load_weights(model, tensors, folder / WEIGHTS)
+    load_parameters(model, tensors, folder / WEIGHTS_FILE)
     return model.eval()

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from transformer_lab.inputs import require
 from transformer_lab.plots import plot_history
+from transformer_lab.support.validation import require
 
 
 def show_source(target: Any) -> None:

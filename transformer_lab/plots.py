@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from transformer_lab.diagrams import ROLE_COLORS
-from transformer_lab.inputs import require
+from transformer_lab.support.validation import require
 
 QUERY, KEY, VALUE = (ROLE_COLORS[role] for role in ("query", "key", "value"))
 WEIGHTS = "Purples"  # from white (0) to dark (1), so that it reads the same in grey

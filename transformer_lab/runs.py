@@ -10,12 +10,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from transformer_lab.config import EOS, MAX_BEAM, PAD, PRESETS, TASKS, Preset
-from transformer_lab.data import Batch, batches_by_tokens, date_pairs, load_multi30k
-from transformer_lab.decoding import beam_search, greedy_decode
-from transformer_lab.files import as_folder, read_json, write_json
-from transformer_lab.inputs import check_type, require
+from transformer_lab.config import PAD
+from transformer_lab.data import batches_by_tokens, date_pairs, load_multi30k, pad
+from transformer_lab.decoding import MAX_BEAM, beam_search, greedy_decode
 from transformer_lab.model import Transformer, attention_maps, load, save
+from transformer_lab.presets import PRESETS, TASKS, Preset
+from transformer_lab.support.files import as_folder, read_json, write_json
+from transformer_lab.support.validation import require, require_type
 from transformer_lab.tokenizer import Tokenizer, train_tokenizer
 from transformer_lab.training import CHECKPOINTS, STATE, fit, rank_and_size
 
@@ -58,7 +59,7 @@ def train(
     """
     preset = find_preset(preset, settings)
     folder = as_folder(output)
-    _check_folder(folder)
+    _require_run_folder(folder)
     splits = load_task(preset.data, preset.training.seed)
     tokenizer = _train_tokenizer(preset, splits["train"])
     train_pairs, valid_pairs = (encode_pairs(tokenizer, splits[name]) for name in ("train", "val"))
@@ -96,7 +97,7 @@ def find_preset(preset: str | Preset, settings: dict) -> Preset:
     if isinstance(preset, str):
         require(preset in PRESETS, f"preset must be one of {sorted(PRESETS)}, got {preset!r}")
         preset = PRESETS[preset]
-    check_type(preset, Preset, "preset")
+    require_type(preset, Preset, "preset")
     sizes = {name: settings[name] for name in settings if hasattr(preset.model, name)}
     others = {name: settings[name] for name in settings if hasattr(preset.training, name)}
     unknown = sorted(set(settings) - set(sizes) - set(others))
@@ -106,7 +107,7 @@ def find_preset(preset: str | Preset, settings: dict) -> Preset:
     )
 
 
-def _check_folder(folder: Path) -> None:
+def _require_run_folder(folder: Path) -> None:
     names = {path.name for path in folder.iterdir()} if folder.exists() else set()
     known = {CHECKPOINTS, STATE, TOKENIZER, HISTORY, METRICS}
     require(
@@ -177,8 +178,7 @@ class Run:
 
     def _decode(self, sources: list[list[int]], beam: int | None, max_length: int | None):
         beam = self.beam if beam is None else beam
-        source = Batch.from_pairs([(ids, [EOS]) for ids in sources]).source
-        source = source.to(next(self.model.parameters()).device)
+        source = pad(sources).to(next(self.model.parameters()).device)
         # A translation is rarely twice as long as its source; an untrained model never stops.
         if max_length is None:
             max_length = min(self.model.config.max_length, 2 * source.shape[1] + 12)

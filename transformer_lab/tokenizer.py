@@ -11,8 +11,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from transformer_lab.config import BOS, EOS, PAD, UNK
-from transformer_lab.files import read_json, write_json
-from transformer_lab.inputs import require
+from transformer_lab.support.files import read_json, write_json
+from transformer_lab.support.validation import require
 
 SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")  # at the ids PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPACE = "▁"  # a space, made visible: the piece "▁dog" begins a word, the piece "s" goes on with it
@@ -56,22 +56,23 @@ def train_tokenizer(
 def _train_bpe(texts: list[str], vocab_size: int, alphabet: list[str]) -> "Tokenizer":
     from tokenizers import models, trainers
 
-    engine = _engine(models.BPE())
+    bpe = _with_words(models.BPE())
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size - len(SPECIAL), initial_alphabet=alphabet, show_progress=False
     )
-    engine.train_from_iterator((SPACE + text for text in texts), trainer)
-    model = json.loads(engine.to_str())["model"]
+    bpe.train_from_iterator((SPACE + text for text in texts), trainer)
+    model = json.loads(bpe.to_str())["model"]
     pieces = sorted(model["vocab"], key=model["vocab"].get)
     return Tokenizer(pieces, [tuple(pair) for pair in model["merges"]])
 
 
-def _engine(model):
+def _with_words(model):
+    """Return the library's tokenizer for a model, such that no piece crosses a WORD's end."""
     from tokenizers import Regex, Tokenizer, pre_tokenizers
 
-    engine = Tokenizer(model)
-    engine.pre_tokenizer = pre_tokenizers.Split(Regex(WORD), "isolated")
-    return engine
+    bpe = Tokenizer(model)
+    bpe.pre_tokenizer = pre_tokenizers.Split(Regex(WORD), "isolated")
+    return bpe
 
 
 def _clean(texts: Iterable[str]) -> list[str]:
@@ -159,7 +160,7 @@ class Tokenizer:
 
         # The special pieces have ids, but no merge makes them: the text "<eos>" is five
         # characters, and can never end a sentence.
-        return _engine(models.BPE(vocab=self._ids, merges=self.merges, unk_token=SPECIAL[UNK]))
+        return _with_words(models.BPE(vocab=self._ids, merges=self.merges, unk_token=SPECIAL[UNK]))
 
     def _checked(self, ids: Ids) -> list[int]:
         ids = ids.tolist() if isinstance(ids, Tensor) else ids

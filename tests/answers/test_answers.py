@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from catalogue import answers, solutions
 
 from transformer_lab.checking import CheckFailed, check, course_folder, load_notebook
-from transformer_lab.progress import tasks_in
+from transformer_lab.checking.progress import tasks_in
 
 WRONG = [answer for answer in answers() if answer.words is not None]
 RIGHT = [answer for answer in answers() if answer.words is None]

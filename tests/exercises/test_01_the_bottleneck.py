@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from transformer_lab.checking import expect
-from transformer_lab.diagnosis import expect_predictions
+from transformer_lab.checking.diagnosis import expect_predictions
 
 SQUEEZED = (
     "squeeze() removes every axis of length 1, also that of a batch of one. Name the axis that has "

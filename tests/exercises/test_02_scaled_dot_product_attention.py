@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from transformer_lab.checking import expect
-from transformer_lab.diagnosis import expect_no_memory, expect_predictions
+from transformer_lab.checking.diagnosis import expect_no_memory, expect_predictions
 
 HIDDEN = "exp overflows, and the NaN that comes of it is replaced by 0. Subtract the maximum first."
 OVERFLOW = (

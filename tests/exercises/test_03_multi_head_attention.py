@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from transformer_lab.checking import expect
-from transformer_lab.diagnosis import (
+from transformer_lab.checking.diagnosis import (
     expect_learning,
     expect_no_memory,
     expect_predictions,

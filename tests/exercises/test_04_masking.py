@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from transformer_lab.checking import expect
-from transformer_lab.diagnosis import (
+from transformer_lab.checking.diagnosis import (
     describe,
     expect_learning,
     expect_no_memory,

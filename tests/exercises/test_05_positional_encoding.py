@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from transformer_lab.checking import CheckFailed, expect
-from transformer_lab.diagnosis import (
+from transformer_lab.checking.diagnosis import (
     expect_error,
     expect_learning,
     expect_no_memory,

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import transformer_lab as lab
 from transformer_lab.checking import CheckFailed, close, expect
-from transformer_lab.diagnosis import (
+from transformer_lab.checking.diagnosis import (
     CUT,
     expect_learning,
     expect_no_memory,

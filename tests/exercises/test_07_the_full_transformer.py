@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import transformer_lab as lab
 from transformer_lab.checking import close, expect
-from transformer_lab.diagnosis import (
+from transformer_lab.checking.diagnosis import (
     describe,
     expect_no_memory,
     expect_predictions,

@@ -9,7 +9,7 @@ from torch import Tensor
 
 import transformer_lab as lab
 from transformer_lab.checking import CheckFailed, close, expect
-from transformer_lab.diagnosis import describe, expect_predictions, random_weights
+from transformer_lab.checking.diagnosis import describe, expect_predictions, random_weights
 
 
 def expect_all(cases):

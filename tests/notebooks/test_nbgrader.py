@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer_lab.progress import tasks_in
+from transformer_lab.checking.progress import tasks_in
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTIONS = sorted((ROOT / "solutions").glob("[0-9][0-9]_*.ipynb"))

@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from transformer_lab import checking
 from transformer_lab.checking import (
     CannotCheck,
     CheckFailed,
@@ -22,14 +21,15 @@ from transformer_lab.checking import (
     target_folder,
     task_from,
 )
-from transformer_lab.diagnosis import (
+from transformer_lab.checking import course as course_module
+from transformer_lab.checking.diagnosis import (
     expect_error,
     expect_learning,
     expect_no_memory,
     expect_predictions,
     random_weights,
 )
-from transformer_lab.watching import NOT_WRITTEN, NotWritten, run_check
+from transformer_lab.checking.sandbox import NOT_WRITTEN, NotWritten, run_check
 
 
 def why(actual, expected, *arguments, **options):
@@ -512,14 +512,14 @@ def test_a_check_that_needs_more_than_there_is_says_so(course):
 
 
 def test_without_a_course_the_error_says_what_to_do(tmp_path, monkeypatch):
-    monkeypatch.setattr(checking, "__file__", str(tmp_path / "site" / "package" / "checking.py"))
+    monkeypatch.setattr(course_module, "PACKAGE", tmp_path / "site" / "package")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="pip install -e"):
-        checking.course_folder()
+        course_module.course_folder()
     (tmp_path / "tests" / "exercises").mkdir(parents=True)
     (tmp_path / "exercises").mkdir()
     monkeypatch.chdir(tmp_path / "exercises")
-    assert checking.course_folder() == tmp_path
+    assert course_module.course_folder() == tmp_path
 
 
 def test_in_ipython_a_failure_is_its_message_alone():

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from transformer_lab import PRESETS, ModelConfig, TrainConfig, cli, load_run, runs, train
-from transformer_lab.files import read_json, read_tensors
+from transformer_lab.support.files import read_json, read_tensors
 from transformer_lab.training import STATE
 
 TINY = {"d_model": 16, "num_heads": 2, "d_ff": 16, "num_encoder_layers": 1, "num_decoder_layers": 1}

@@ -17,9 +17,10 @@ import pytest
 import torch
 
 from transformer_lab import runs
-from transformer_lab.config import ModelConfig, Preset, TrainConfig
-from transformer_lab.files import read_tensors
-from transformer_lab.model import Transformer, save, weights
+from transformer_lab.config import ModelConfig, TrainConfig
+from transformer_lab.model import Transformer, parameters_of, save
+from transformer_lab.presets import Preset
+from transformer_lab.support.files import read_tensors
 from transformer_lab.training import STATE
 
 KILLS = 20
@@ -162,7 +163,7 @@ def test_an_unfinished_write_is_no_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "replace", full_disk)
     with torch.no_grad():
-        weights(model)["source_embedding.table"].zero_()
+        parameters_of(model)["source_embedding.table"].zero_()
     with pytest.raises(OSError, match="No space left"):
         save(model, tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer_lab import data
+from transformer_lab.data import multi30k as data
 
 ROOT = Path(__file__).parents[2]
 SLOW = 5.0  # seconds; a test that waits so long has failed
@@ -263,7 +263,7 @@ def test_bad_arguments_are_named(site, tmp_path, monkeypatch):
 
 WORKER = """
 import sys
-from transformer_lab import data
+from transformer_lab.data import multi30k as data
 data.MULTI30K_URL, data.TIMEOUT = sys.argv[1], 60
 data.MULTI30K_SHA256 = dict(zip(sys.argv[2::2], sys.argv[3::2]))
 print(data.load_multi30k()["train"])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from transformer_lab.dropout import Dropout
+from transformer_lab.support.dropout import Dropout
 
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.9])

@@ -25,7 +25,7 @@ from transformer_lab import (
     train_step,
 )
 from transformer_lab.config import BOS, EOS, PAD
-from transformer_lab.model import weights
+from transformer_lab.model import parameters_of
 
 PAIRS = [([4 + i % 5] * (1 + i % 7) + [EOS], [4 + i % 6] * (1 + i % 5) + [EOS]) for i in range(23)]
 CONFIG = TrainConfig(max_tokens=32, warmup=4, rate_factor=0.5, clip_norm=1.0)
@@ -152,8 +152,8 @@ def test_a_step_is_the_packages_step(tiny, smoothing):
         optimizer.param_groups[0]["lr"] = 0.5 * noam_rate(step, 8, 4)
         batch = Batch(*trainer.corpus.take(width, rows))
         losses.append(train_step(objective, batch, optimizer, clip_norm=1.0))
-    for name, parameter in weights(trainer.model).items():
-        assert_close(parameter, weights(theirs)[name], rtol=1e-4, atol=1e-5)
+    for name, parameter in parameters_of(trainer.model).items():
+        assert_close(parameter, parameters_of(theirs)[name], rtol=1e-4, atol=1e-5)
     assert trainer.mean_loss() == pytest.approx(float(torch.stack(losses).mean()), rel=1e-5)
 
 
@@ -161,8 +161,8 @@ def test_a_step_is_the_packages_step(tiny, smoothing):
 def test_setting_up_leaves_the_model_as_it_was(tiny, way):
     trainer = Trainer(model(tiny), PAIRS, CONFIG, way)
     trainer.prepare()
-    before = weights(model(tiny))
-    assert all(torch.equal(p, before[name]) for name, p in weights(trainer.model).items())
+    before = parameters_of(model(tiny))
+    assert all(torch.equal(p, before[name]) for name, p in parameters_of(trainer.model).items())
     states = trainer.optimizer.state.values()
     assert all((tensor == 0).all() for state in states for tensor in state.values())
     assert trainer.step == 0 and trainer.mean_loss() == 0
@@ -197,8 +197,8 @@ def test_what_was_recorded_is_played_for_every_shape(tiny, monkeypatch):
     for _ in range(12):
         ours.take_step(), plain.take_step()
     assert len(played) == 12 and set(played) == set(recorded) and len(recorded) > 1
-    for name, parameter in weights(ours.model).items():
-        assert torch.equal(parameter, weights(plain.model)[name])
+    for name, parameter in parameters_of(ours.model).items():
+        assert torch.equal(parameter, parameters_of(plain.model)[name])
 
 
 def test_where_graphs_cannot_be_recorded_training_does_without_and_says_so(tiny, monkeypatch):
@@ -215,8 +215,8 @@ def test_where_graphs_cannot_be_recorded_training_does_without_and_says_so(tiny,
     assert "recording CUDA graphs: RuntimeError: operation not permitted" in line
     for trainer in (ours, plain):
         engine.train(trainer, 5, every=5)
-    for name, parameter in weights(ours.model).items():
-        assert torch.equal(parameter, weights(plain.model)[name])
+    for name, parameter in parameters_of(ours.model).items():
+        assert torch.equal(parameter, parameters_of(plain.model)[name])
 
 
 def test_every_rung_of_the_ladder_trains_alike(tiny):

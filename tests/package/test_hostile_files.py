@@ -24,8 +24,8 @@ from transformer_lab import (
     save,
     train_tokenizer,
 )
-from transformer_lab.files import read_tensors, write_tensors
 from transformer_lab.runs import METRICS, TOKENIZER
+from transformer_lab.support.files import read_tensors, write_tensors
 from transformer_lab.training import STATE
 
 # A user has no run-time shape checks: what is tested is the package's own refusal.

@@ -20,7 +20,7 @@ from transformer_lab import (
     scaled_dot_product_attention,
 )
 from transformer_lab.config import PAD
-from transformer_lab.model import weights
+from transformer_lab.model import parameters_of
 
 # The same few examples every time: another one may be looked for with derandomize=False.
 some = settings(max_examples=12, deadline=None, derandomize=True)
@@ -270,9 +270,9 @@ def test_a_tied_matrix_is_stored_once(tiny, tmp_path):
 def test_weights_of_another_precision_come_back_as_float32(tiny, tmp_path, dtype):
     model = tiny().to(dtype)
     save(model, tmp_path)
-    for name, parameter in weights(load(tmp_path)).items():
+    for name, parameter in parameters_of(load(tmp_path)).items():
         assert parameter.dtype == torch.float32
-        assert_close(parameter, weights(model)[name].float(), rtol=0, atol=0)
+        assert_close(parameter, parameters_of(model)[name].float(), rtol=0, atol=0)
 
 
 def test_a_model_begins_with_the_sizes_of_its_config():

@@ -8,9 +8,8 @@ import torch
 
 from benchmarks import ship
 from transformer_lab import cli, load_multi30k, load_run
-from transformer_lab.files import read_json, read_tensors
-from transformer_lab.model import weights
 from transformer_lab.runs import PRETRAINED, score
+from transformer_lab.support.files import read_json, read_tensors
 
 SENTENCES = {  # and words of which the translation must have one
     "A man in a red hat is reading a book.": "Buch liest",

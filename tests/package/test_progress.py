@@ -6,7 +6,8 @@ import signal
 
 import pytest
 
-from transformer_lab import checking, progress
+from transformer_lab.checking import course as course_module
+from transformer_lab.checking import progress
 
 HEADING = """## Task {number} · Something: {names}
 
@@ -37,7 +38,7 @@ def course(tmp_path, monkeypatch):
     headings = [HEADING.format(number=1, names="`a`"), HEADING.format(number=2, names="`b`, `c`")]
     solution = ["def a(): return 1", "def b(): return 2", "def c(): return 3"]
     (tmp_path / "solutions" / "01_x.ipynb").write_text(notebook(*headings, *solution))
-    monkeypatch.setattr(checking, "course_folder", lambda: tmp_path)
+    monkeypatch.setattr(course_module, "course_folder", lambda: tmp_path)
     monkeypatch.setattr(progress, "course_folder", lambda: tmp_path)
     return tmp_path
 

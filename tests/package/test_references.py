@@ -25,8 +25,8 @@ from transformer_lab import (
     sequence_loss,
     sinusoidal_encoding,
 )
-from transformer_lab.loss import CHUNK, FusedLoss, losses_and_gradient
 from transformer_lab.model import num_parameters
+from transformer_lab.training.fused_loss import CHUNK, FusedLoss, losses_and_gradient
 
 B, H, LQ, LK, D = 3, 2, 5, 7, 8  # all different, so that no axis can stand in for another
 

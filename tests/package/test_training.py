@@ -31,12 +31,11 @@ from transformer_lab import (
     sequence_loss,
     train,
     train_step,
-    training,
 )
 from transformer_lab.config import EOS, PAD
-from transformer_lab.files import read_tensors
-from transformer_lab.model import weights
-from transformer_lab.training import STATE, _endless_batches
+from transformer_lab.model import parameters_of
+from transformer_lab.support.files import read_tensors
+from transformer_lab.training import STATE, loop
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -63,7 +62,7 @@ def run(tiny, config: TrainConfig = CONFIG, pairs=PAIRS, **options):
     model = fresh(tiny)
     history = fit(model, pairs, config, valid_pairs=PAIRS[:4], progress=False, **options)
     assert not model.training
-    return weights(model), [
+    return parameters_of(model), [
         {name: value for name, value in record.items() if name != "seconds"} for record in history
     ]
 
@@ -82,15 +81,15 @@ class Interruption(Exception):
 @pytest.fixture
 def interrupt(monkeypatch):
     """Return a function after which training is interrupted before the given step."""
-    take_step = training.TrainingRun.take_step
+    take_step = loop._take_step
 
-    def before(step: int | None) -> None:
-        def stop_or_go(self, batch):
-            if self.step + 1 == step:
+    def before(last: int | None) -> None:
+        def stop_or_go(objective, batch, optimizer, step, config):
+            if step == last:
                 raise Interruption
-            take_step(self, batch)
+            return take_step(objective, batch, optimizer, step, config)
 
-        monkeypatch.setattr(training.TrainingRun, "take_step", stop_or_go)
+        monkeypatch.setattr(loop, "_take_step", stop_or_go)
 
     return before
 
@@ -98,7 +97,7 @@ def interrupt(monkeypatch):
 @pytest.fixture(scope="module")
 def uninterrupted(tiny):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "RECORD_EVERY", 2)  # records between the checkpoints, too
+        patch.setattr(loop, "RECORD_EVERY", 2)  # records between the checkpoints, too
         return run(tiny)
 
 
@@ -109,7 +108,7 @@ def uninterrupted(tiny):
 def test_a_run_that_was_interrupted_ends_as_if_it_had_not_been(
     tiny, tmp_path, interrupt, monkeypatch, uninterrupted, stops
 ):
-    monkeypatch.setattr(training, "RECORD_EVERY", 2)
+    monkeypatch.setattr(loop, "RECORD_EVERY", 2)
     for step in stops:
         interrupt(step)
         with pytest.raises(Interruption):
@@ -216,7 +215,7 @@ def test_a_folder_that_cannot_be_made_is_noticed_before_the_first_step(tiny, tmp
 def test_a_loss_that_is_no_number_ends_the_run_and_the_last_checkpoint_survives(
     tiny, tmp_path, uninterrupted, monkeypatch, value
 ):
-    monkeypatch.setattr(training, "RECORD_EVERY", 2)
+    monkeypatch.setattr(loop, "RECORD_EVERY", 2)
     model = fresh(tiny)
 
     def break_the_model(history):
@@ -242,7 +241,7 @@ def test_a_checkpoint_with_broken_weights_is_never_written(tiny, tmp_path, monke
         loss = train_step(objective, batch, optimizer, **options)  # finite: it was before the step
         if model_step() == 6:
             with torch.no_grad():
-                objective.model.generator.weight[5] = float("inf")
+                objective.states.model.generator.weight[5] = float("inf")
         return loss
 
     def model_step() -> int:
@@ -250,7 +249,7 @@ def test_a_checkpoint_with_broken_weights_is_never_written(tiny, tmp_path, monke
         return len(counted)
 
     counted = []
-    monkeypatch.setattr(training, "train_step", broken_step)
+    monkeypatch.setattr(loop, "train_step", broken_step)
     with pytest.raises(ValueError, match=r"step 6: .* must be finite, got NaN or ∞"):
         run(tiny, folder=tmp_path)
     monkeypatch.undo()
@@ -319,10 +318,10 @@ def test_a_step_follows_the_gradient_of_the_mean_loss(tiny, smoothing):
 
 def test_a_long_gradient_is_clipped(tiny):
     model = fresh(tiny, dropout=0.0)
-    before = {name: p.detach().clone() for name, p in weights(model).items()}
+    before = {name: p.detach().clone() for name, p in parameters_of(model).items()}
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     train_step(Objective(model, CONFIG), Batch.from_pairs(PAIRS[:5]), optimizer, clip_norm=0.01)
-    moved = [(p - before[name]).norm() for name, p in weights(model).items()]
+    moved = [(p - before[name]).norm() for name, p in parameters_of(model).items()]
     assert_close(torch.stack(moved).norm(), torch.tensor(0.01), rtol=1e-3, atol=0)
 
 
@@ -348,7 +347,7 @@ def test_evaluation_does_not_depend_on_the_batches_or_the_mode(tiny):
 
 def test_batches_go_on_where_they_were_and_each_epoch_holds_every_sentence_once():
     def first(count, skip=0):
-        batches = _endless_batches(PAIRS, CONFIG, skip)
+        batches = loop._endless_batches(PAIRS, CONFIG, skip)
         return [next(batches).source.tolist() for _ in range(count)]
 
     everything = first(24)
@@ -419,7 +418,7 @@ def test_one_compilation_serves_batches_of_every_shape(tiny, monkeypatch, withou
     monkeypatch.setattr(torch, "compile", lambda f, **o: real_compile(f, backend=count, **o))
     model = fresh(tiny, dropout=0.0)
     config = replace(CONFIG, compile=True)
-    compiled = training._engine(Objective(model, config), config, size=1)
+    compiled = Objective(model, config)
     eager = Objective(model, CONFIG)
     for B, Ls, Lt in ((3, 5, 7), (4, 6, 9), (2, 9, 5), (7, 3, 12)):  # torch treats equals as one
         source = torch.randint(4, 11, (B, Ls), generator=torch.Generator().manual_seed(B))
@@ -449,7 +448,8 @@ def test_the_preset_for_a_gpu_trains_on_a_cpu_at_toy_size(
 # leaves a process without any.
 TOY_TASK = """
 import transformer_lab.runs as runs
-from transformer_lab.config import PRESETS, ModelConfig, Preset, TrainConfig
+from transformer_lab.config import ModelConfig, TrainConfig
+from transformer_lab.presets import PRESETS, Preset
 
 def toy_task(data, seed=0):
     pairs = [(f"{d}/{m}/1990", f"1990-{m:02}-{d:02}") for d in range(1, 8) for m in (1, 10)]

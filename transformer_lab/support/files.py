@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from transformer_lab.inputs import describe, require
+from transformer_lab.support.validation import require, shape_and_type
 
 JSON_LIMIT = 20_000_000
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
@@ -19,7 +19,10 @@ FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 def as_folder(folder: str | os.PathLike) -> Path:
     """Return the path of a folder, which need not exist; `ValueError` if it is a file."""
-    require(isinstance(folder, str | os.PathLike), f"folder must be a path, got {describe(folder)}")
+    require(
+        isinstance(folder, str | os.PathLike),
+        f"folder must be a path, got {shape_and_type(folder)}",
+    )
     path = Path(folder)
     require(path.is_dir() or not path.exists(), f"{path} must be a folder, and is a file")
     return path
@@ -42,7 +45,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Make the folder and keep it for this process; `ValueError` if another process has it.
 
     The system lets go of it when the process ends, however it ends.
@@ -116,16 +119,24 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict]:
         raise ValueError(f"{path} is not a whole safetensors file: {error}") from None
 
 
-def check_tensors(tensors: dict[str, Tensor], wanted: dict[str, Tensor], path: Path | str) -> None:
+def require_tensors(
+    tensors: dict[str, Tensor], wanted: dict[str, Tensor], where: Path | str
+) -> None:
     """Raise `ValueError` unless names and shapes are those of `wanted`, and all numbers finite."""
     missing, unknown = sorted(set(wanted) - set(tensors)), sorted(set(tensors) - set(wanted))
-    require(not missing, f"{path} lacks {len(missing)} tensors, the first is {missing[:1]}")
-    require(not unknown, f"{path} has {len(unknown)} unknown tensors, the first is {unknown[:1]}")
+    require(not missing, f"{where} lacks {len(missing)} tensors, the first is {missing[:1]}")
+    require(not unknown, f"{where} has {len(unknown)} unknown tensors, the first is {unknown[:1]}")
     for name, tensor in tensors.items():
         shape = wanted[name].shape
         require(
             tensor.shape == shape and tensor.dtype in FLOATS,
-            f"{path}: {name} must be floating-point of shape {tuple(shape)}, "
-            f"got {describe(tensor)}",
+            f"{where}: {name} must be floating-point of shape {tuple(shape)}, "
+            f"got {shape_and_type(tensor)}",
         )
-        require(bool(tensor.isfinite().all()), f"{path}: {name} must be finite, got NaN or ∞")
+    require_finite(tensors, where)
+
+
+def require_finite(tensors: dict[str, Tensor], where: Path | str) -> None:
+    """Raise `ValueError` if any number is NaN or infinite."""
+    for name, tensor in tensors.items():
+        require(bool(tensor.isfinite().all()), f"{where}: {name} must be finite, got NaN or ∞")

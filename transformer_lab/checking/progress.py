@@ -21,18 +21,15 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from transformer_lab.checking import (
-    NOT_WRITTEN,
-    CheckFailed,
-    NotWritten,
+from transformer_lab.checking.course import (
     check_files,
     course_folder,
-    load_notebook,
-    read_cells,
     run_checks,
     target_folder,
-    task_from,
 )
+from transformer_lab.checking.diagnosis import CheckFailed
+from transformer_lab.checking.notebooks import load_notebook, read_cells, task_from
+from transformer_lab.checking.sandbox import NOT_WRITTEN, NotWritten
 
 HEADING = re.compile(
     r"^## Task (?P<number>\d+) · (?P<title>[^\n]*`\w+`[^\n]*)\n+"

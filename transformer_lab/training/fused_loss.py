@@ -1,41 +1,38 @@
-"""The loss: cross-entropy with label smoothing, plainly, and without holding all the logits."""
+"""The loss of `loss.py` for training: the same number, without ever holding all the logits.
+
+Nothing here has to be read to understand training. What differs between CPU and GPU, and between
+compiled and not, is in this file alone.
+"""
+
+import functools
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from transformer_lab.config import PAD
-from transformer_lab.inputs import INTEGERS, check_floats, describe, is_number, require
 
 CHUNK, GPU_CHUNK = 256, 4096  # tokens whose logits are held at once
 
 
-def sequence_loss(
-    logits: Float[Tensor, "*B V"], targets: Int[Tensor, "*B"], label_smoothing: float = 0.0
+def fused_sequence_loss(
+    states: Float[Tensor, "B L d_model"],
+    weight: Float[Tensor, "V d_model"],
+    targets: Int[Tensor, "B L"],
+    label_smoothing: float = 0.0,
+    *,
+    compiled: bool = False,
 ) -> Float[Tensor, ""]:
-    """Return the mean over the real tokens of −Σ q log p, with q = (1 − ε) one-hot + ε / V.
+    """Return `sequence_loss(states @ weight.T, targets, label_smoothing)`, summed, not averaged.
 
-    Padding (PAD in `targets`) is left out (paper, 5.4, "Label Smoothing"). Raises `ValueError` for
-    shapes that do not fit, ids out of range, or nothing but padding.
+    That is the mean loss of `loss.py` times the number of real tokens (paper, 5.4). `compiled`
+    lets `torch.compile` make the part between the two matrix products on a GPU.
     """
-    check_floats(logits, "logits", "... V")
-    shape, V = tuple(logits.shape[:-1]), logits.shape[-1]
-    require(
-        isinstance(targets, Tensor) and targets.dtype in INTEGERS and targets.shape == shape,
-        f"targets must be integer ids of shape {shape}, as the logits, got {describe(targets)}",
-    )
-    require(
-        is_number(label_smoothing) and 0 <= label_smoothing < 1,
-        f"label_smoothing must be from 0 to below 1, got {label_smoothing!r}",
-    )
-    real = targets != PAD
-    logits, targets = logits[real], targets[real].long()
-    require(targets.numel() > 0, f"targets must hold a word, got nothing but padding (id {PAD})")
-    require(
-        bool((targets >= 0).all() and (targets < V).all()),
-        f"targets must be ids from 0 to {V - 1}, got {int(targets.min())} to {int(targets.max())}",
-    )
-    return nn.functional.cross_entropy(logits, targets, label_smoothing=label_smoothing)
+    states, targets = states.flatten(0, 1), targets.flatten().long()
+    if targets.device.type == "cpu":  # a GPU would have to wait until it is known where it is
+        real = targets != PAD
+        states, targets = states[real], targets[real]
+    return FusedLoss.apply(states, weight, targets, label_smoothing, compiled)
 
 
 def losses_and_gradient(
@@ -60,6 +57,11 @@ def losses_and_gradient(
     return losses, grad.to(dtype)
 
 
+@functools.cache
+def _compiled_losses_and_gradient():
+    return torch.compile(losses_and_gradient, dynamic=True)  # fewer passes over the logits
+
+
 class FusedLoss(torch.autograd.Function):
     """The summed `sequence_loss` of logits = states Wᵀ, without ever holding all the logits.
 
@@ -70,11 +72,14 @@ class FusedLoss(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, states, weight, targets, label_smoothing, chunk_loss=losses_and_gradient):
+    def forward(ctx, states, weight, targets, label_smoothing, compiled=False):
         matrix = weight.to(states.dtype)  # states may be bfloat16
         loss = states.new_zeros((), dtype=torch.float32)
         grad_states, grad_weight = torch.empty_like(states), torch.zeros_like(weight)
-        chunk = CHUNK if states.device.type == "cpu" else GPU_CHUNK
+        on_cpu = states.device.type == "cpu"
+        chunk = CHUNK if on_cpu else GPU_CHUNK
+        use_compiled = compiled and not on_cpu
+        chunk_loss = _compiled_losses_and_gradient() if use_compiled else losses_and_gradient
         for h, y, grad_h in zip(
             states.split(chunk), targets.split(chunk), grad_states.split(chunk), strict=True
         ):

@@ -17,9 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from transformer_lab import diagnosis
-from transformer_lab.diagnosis import CALLS, CheckFailed, describe
+import transformer_lab
+from transformer_lab.checking.diagnosis import CALLS, CheckFailed, describe
 
+PACKAGE = Path(transformer_lab.__file__).parent
 NOT_WRITTEN = "not written yet"  # what a stub raises, as NotImplementedError
 RUNNING: list[str] = []  # the watched call that is under way
 
@@ -88,14 +89,16 @@ def _explained(error: BaseException) -> Exception:
 
 def _is_ours(file: str) -> bool:
     in_checks = Path(file).parent.parts[-2:] == ("tests", "exercises")
-    return in_checks or file in (__file__, diagnosis.__file__)
+    return in_checks or Path(file).is_relative_to(PACKAGE / "checking")
 
 
 def is_library(file: str) -> bool:
     """Return whether a file of code belongs to Python, an installed package or this one."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
-    folders = [*map(sysconfig.get_path, names), str(Path(__file__).parent)]
-    return file.startswith(("<frozen", "<@beartype", *folders))
+    folders = [*map(sysconfig.get_path, names), PACKAGE]
+    return file.startswith(("<frozen", "<@beartype")) or any(
+        map(Path(file).is_relative_to, folders)
+    )
 
 
 # ---- Watching the learner's calls

@@ -1,0 +1,100 @@
+"""What decoding step by step keeps, so that no token is computed twice (lesson 09)."""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from transformer_lab.config import PAD
+from transformer_lab.masks import decoder_mask, padding_mask
+from transformer_lab.support.validation import require, require_cacheable, require_ids
+
+
+class KVCache:
+    """The keys (B, H, L, d_k) and values (B, H, L, d_v) that one attention has already computed.
+
+    In self-attention they grow by the new tokens of each call. With `fixed=True`
+    (cross-attention) they are those of the first call: the encoder's output does not change.
+    Raises `ValueError` for shapes that do not fit what is here.
+    """
+
+    def __init__(self, *, fixed: bool = False):
+        self.fixed = fixed
+        self._held: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def length(self) -> int:
+        """The number of keys so far."""
+        return 0 if self._held is None else self._held[0].shape[2]
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is nothing left to add."""
+        return self.fixed and self.length > 0
+
+    def append(self, keys: Float[Tensor, "B H L d_k"], values: Float[Tensor, "B H L d_v"]) -> None:
+        """Add the keys and values of new tokens behind those that are here."""
+        require_cacheable(keys, values, self._held)
+        if self._held is not None:
+            keys = torch.cat((self._held[0], keys), dim=2)
+            values = torch.cat((self._held[1], values), dim=2)
+        self._held = keys, values
+
+    def read(self) -> tuple[Float[Tensor, "B H L d_k"], Float[Tensor, "B H L d_v"]]:
+        """Return all keys and values so far."""
+        require(self.length > 0, "a cache can be read once it holds keys and values, got none yet")
+        return self._held
+
+    def select(self, rows: Int[Tensor, "rows"]) -> None:
+        """Keep these rows of the batch, in this order (rows may repeat)."""
+        require_ids(rows, "rows", "rows")
+        if self._held is None:
+            return
+        try:
+            self._held = self._held[0][rows], self._held[1][rows]
+        except IndexError:
+            last = len(self._held[0]) - 1
+            raise ValueError(f"rows must be from 0 to {last}, got {rows.tolist()}") from None
+
+
+class DecoderCache:
+    """What the decoder has computed for the tokens so far: two `KVCache`s per layer.
+
+    It also remembers the tokens: their number is the position of the next one, and padding among
+    them stays hidden.
+    """
+
+    def __init__(self, num_layers: int):
+        self.layers = [(KVCache(), KVCache(fixed=True)) for _ in range(num_layers)]
+        self.tokens: Tensor | None = None
+        self.has_padding = False
+
+    @property
+    def length(self) -> int:
+        """The number of tokens so far."""
+        return 0 if self.tokens is None else self.tokens.shape[1]
+
+    def append(self, target: Int[Tensor, "B Lt"]) -> None:
+        """Remember new tokens."""
+        if self.tokens is not None:
+            require(
+                target.shape[0] == self.tokens.shape[0],
+                f"the cache holds {self.tokens.shape[0]} sentences, got {target.shape[0]}",
+            )
+            self.tokens = torch.cat((self.tokens, target), dim=1)
+        else:
+            self.tokens = target
+        self.has_padding = self.has_padding or bool((target == PAD).any())
+
+    def mask(self, queries: int) -> Bool[Tensor, "..."] | None:
+        """Return what the last `queries` tokens may see; None where that is everything."""
+        if queries > 1:
+            return decoder_mask(self.tokens)[:, :, -queries:]
+        return padding_mask(self.tokens) if self.has_padding else None
+
+    def select(self, rows: Int[Tensor, "rows"]) -> None:
+        """Keep these sentences, in this order (rows may repeat)."""
+        for caches in self.layers:
+            for cache in caches:
+                cache.select(rows)
+        if self.tokens is not None:
+            self.tokens = self.tokens[rows]

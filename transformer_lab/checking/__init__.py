@@ -1,0 +1,37 @@
+"""How a learner's answers are checked. Nothing of the model knows of it; a learner calls `check`.
+
+What a wrong answer is told is written in `tests/exercises/`, in the words of `diagnosis.py`.
+`sandbox.py` calls the learner's code on clones, `course.py` finds and runs the checks, `live.py` does
+so in a notebook, `notebooks.py` reads a notebook without a kernel, `progress.py` makes the table.
+"""
+
+from transformer_lab.checking.course import (
+    CannotCheck,
+    check_files,
+    checks_in,
+    course_folder,
+    run_checks,
+    target_folder,
+)
+from transformer_lab.checking.diagnosis import CheckFailed, close, expect
+from transformer_lab.checking.live import check
+from transformer_lab.checking.notebooks import load_notebook, read_cells, task_from
+from transformer_lab.checking.sandbox import NOT_WRITTEN, NotWritten
+
+__all__ = [
+    "NOT_WRITTEN",
+    "CannotCheck",
+    "CheckFailed",
+    "NotWritten",
+    "check",
+    "check_files",
+    "checks_in",
+    "close",
+    "course_folder",
+    "expect",
+    "load_notebook",
+    "read_cells",
+    "run_checks",
+    "target_folder",
+    "task_from",
+]

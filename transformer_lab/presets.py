@@ -1,0 +1,125 @@
+"""What can be trained by name: a task, a model of a size that suits it, and how it is trained."""
+
+from dataclasses import dataclass
+
+from transformer_lab.config import ModelConfig, TrainConfig
+from transformer_lab.decoding import MAX_BEAM
+from transformer_lab.support.validation import require
+
+TASKS = ("dates", "multi30k-raw", "multi30k-tok")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """A task, a model for it, and how to train and decode it.
+
+    `data` is "dates", "multi30k-raw" or "multi30k-tok". The vocabulary sizes of `model` are what
+    the tokenizer is asked for; it may find fewer pieces. `beam=1` decodes greedily.
+
+    Raises `ValueError` for an unknown task or parts of the wrong type.
+    """
+
+    data: str
+    model: ModelConfig
+    training: TrainConfig
+    beam: int = 1
+
+    def __post_init__(self):
+        require(self.data in TASKS, f"data must be one of {TASKS}, got {self.data!r}")
+        require(
+            isinstance(self.model, ModelConfig) and isinstance(self.training, TrainConfig),
+            f"model must be a ModelConfig and training a TrainConfig, got "
+            f"{type(self.model).__name__} and {type(self.training).__name__}",
+        )
+        require(
+            type(self.beam) is int and 1 <= self.beam <= MAX_BEAM,
+            f"beam must be a whole number from 1 to {MAX_BEAM:,}, got {self.beam!r:.60}",
+        )
+
+
+def _sizes(vocab_size: int, **sizes) -> ModelConfig:
+    return ModelConfig(
+        source_vocab_size=vocab_size, target_vocab_size=vocab_size, tie_embeddings=True, **sizes
+    )
+
+
+PRESETS = {
+    "dates": Preset(
+        data="dates",
+        model=_sizes(
+            100,
+            d_model=64,
+            num_heads=4,
+            d_ff=256,
+            num_encoder_layers=2,
+            num_decoder_layers=2,
+            dropout=0.0,
+            max_length=64,
+        ),
+        training=TrainConfig(
+            steps=2200,
+            max_tokens=1000,
+            warmup=150,
+            rate_factor=0.35,
+            label_smoothing=0.0,
+            clip_norm=1.0,
+            checkpoint_every=50,
+            average=12,
+        ),
+    ),
+    "multi30k": Preset(
+        data="multi30k-raw",
+        model=_sizes(
+            4000,
+            d_model=192,
+            num_heads=6,
+            d_ff=512,
+            num_encoder_layers=3,
+            num_decoder_layers=3,
+            dropout=0.2,
+            max_length=128,
+            pre_norm=True,
+        ),
+        training=TrainConfig(
+            steps=8000,
+            max_tokens=900,
+            warmup=700,
+            rate_factor=0.8,
+            checkpoint_every=200,
+            average=8,
+        ),
+        beam=5,
+    ),
+    "multi30k-gpu": Preset(
+        data="multi30k-tok",
+        model=_sizes(
+            10_000,
+            d_model=128,
+            num_heads=4,
+            d_ff=256,
+            num_encoder_layers=4,
+            num_decoder_layers=4,
+            dropout=0.3,
+            max_length=128,
+        ),
+        training=TrainConfig(
+            steps=8000,
+            max_tokens=4096,
+            warmup=2000,
+            checkpoint_every=500,
+            average=10,
+            precision="bfloat16",
+            compile=True,
+        ),
+        beam=5,
+    ),
+    # The paper's two models, for their size and speed: Multi30k is far too small for them, and
+    # WMT14, which they were made for, is not part of the course.
+    "base": Preset(data="multi30k-raw", model=_sizes(37_000), training=TrainConfig(), beam=4),
+    "big": Preset(
+        data="multi30k-raw",
+        model=_sizes(37_000, d_model=1024, num_heads=16, d_ff=4096, dropout=0.3),
+        training=TrainConfig(steps=300_000, average=20),
+        beam=4,
+    ),
+}

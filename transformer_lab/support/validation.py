@@ -1,0 +1,128 @@
+"""What a user passes in, refused if it cannot work: one sentence, what was expected and what came.
+
+On the model's own path a message is made only once the check has failed: while `torch.compile`
+reads along, a size that is written into a message is a size that it compiles for, and no other.
+"""
+
+import sys
+
+import torch
+from torch import Tensor
+
+INTEGERS = (torch.int64, torch.int32)  # what `nn.Embedding` looks up
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise `ValueError(message)` unless `condition` holds."""
+    if not condition:
+        raise ValueError(message)
+
+
+def shape_and_type(value: object) -> str:
+    """Say what came: a tensor's shape and kind, anything else's type."""
+    if isinstance(value, Tensor):
+        return f"shape {tuple(value.shape)} of {value.dtype}"
+    return type(value).__name__
+
+
+def is_number(value: object) -> bool:
+    """Whether `value` is a finite number that a float can hold, and no boolean."""
+    right = isinstance(value, int | float) and type(value) is not bool
+    return right and abs(value) <= sys.float_info.max
+
+
+def require_type(value: object, kind: type, name: str) -> None:
+    """Raise `ValueError` unless `value` is a `kind`."""
+    require(
+        isinstance(value, kind), f"{name} must be a {kind.__name__}, got {shape_and_type(value)}"
+    )
+
+
+def require_sizes(*, at_least: int = 1, **sizes: object) -> None:
+    """Raise `ValueError` unless all of them are whole numbers from `at_least`."""
+    for name, size in sizes.items():
+        if not (type(size) is int and size >= at_least):
+            raise ValueError(f"{name} must be a whole number from {at_least}, got {size!r}")
+
+
+def require_ids(ids: object, name: str, axes: str = "B L") -> None:
+    """Raise `ValueError` unless `ids` is an integer tensor with `axes`, such as "B L"."""
+    names = axes.split()
+    if not (isinstance(ids, Tensor) and ids.dim() == len(names)):
+        shape = ", ".join(names)
+        raise ValueError(f"{name} must be a tensor of shape ({shape}), got {shape_and_type(ids)}")
+    if ids.dtype not in INTEGERS:
+        raise ValueError(f"{name} must hold integer ids (int64 or int32), got {ids.dtype}")
+
+
+def require_floats(x: object, name: str, axes: str, **last: int) -> None:
+    """Raise `ValueError` unless `x` is a floating-point tensor with `axes`, such as "B L".
+
+    "..." in front stands for any number of axes. `last` is one more axis, with its size.
+    """
+    names = [*axes.split(), *last]
+    right = (
+        isinstance(x, Tensor)
+        and x.is_floating_point()
+        and (x.dim() == len(names) or (names[0] == "..." and x.dim() >= len(names) - 1))
+        and all(x.shape[-1] == size for size in last.values())
+    )
+    if not right:
+        shape = ", ".join([*axes.split(), *(f"{axis}={size}" for axis, size in last.items())])
+        raise ValueError(
+            f"{name} must be floating-point of shape ({shape}), got {shape_and_type(x)}"
+        )
+
+
+def require_heads(d_model: object, num_heads: object) -> None:
+    """Raise `ValueError` unless `num_heads` heads of equal size make up `d_model`."""
+    require_sizes(d_model=d_model, num_heads=num_heads)
+    if d_model % num_heads:
+        raise ValueError(f"num_heads must divide d_model={d_model}, got num_heads={num_heads}")
+
+
+def require_attention(query: object, key: object, value: object, mask: object) -> None:
+    """Raise `ValueError` unless these are tensors that attention can take; names the axis."""
+    require_floats(query, "query", "... Lq d_k")
+    require_floats(key, "key", "... Lk d_k")
+    require_floats(value, "value", "... Lk d_v")
+    if query.shape[-1] != key.shape[-1]:
+        raise ValueError(
+            f"query and key must have the same last axis (d_k), got {query.shape[-1]} and "
+            f"{key.shape[-1]}"
+        )
+    require_fitting(query, key, value, mask)
+
+
+def require_fitting(query: Tensor, key: Tensor, value: Tensor, mask: object) -> None:
+    """Raise `ValueError` unless the axes of these fit each other, and the mask fits the scores."""
+    if key.shape[:-1] != value.shape[:-1] or query.shape[:-2] != key.shape[:-2]:
+        raise ValueError(
+            f"query, key and value must have the same leading axes, and key and value the same "
+            f"length Lk, got {tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}"
+        )
+    if mask is not None:
+        _require_mask(mask, (*query.shape[:-1], key.shape[-2]))
+
+
+def _require_mask(mask: object, scores: tuple[int, ...]) -> None:
+    if not (isinstance(mask, Tensor) and mask.dtype == torch.bool):
+        raise ValueError(f"mask must be boolean, True = may attend, got {shape_and_type(mask)}")
+    fits = mask.dim() <= len(scores) and all(
+        size == 1 or size == wanted
+        for size, wanted in zip(mask.shape[::-1], scores[::-1], strict=False)
+    )
+    if not fits:
+        raise ValueError(f"mask must broadcast to the scores {scores}, got {shape_and_type(mask)}")
+
+
+def require_cacheable(keys: object, values: object, held: tuple[Tensor, Tensor] | None) -> None:
+    """Raise `ValueError` unless keys and values fit each other and those that a cache holds."""
+    require_floats(keys, "keys", "B H L d_k")
+    require_floats(values, "values", "B H L d_v")
+    old_keys, old_values = held or (keys, values)
+    B, H = old_keys.shape[:2]
+    for name, new, old in (("keys", keys, old_keys), ("values", values, old_values)):
+        shape = (B, H, keys.shape[2], old.shape[3])
+        if new.shape != shape:
+            raise ValueError(f"{name} must be of shape {shape}, got {shape_and_type(new)}")

@@ -1,0 +1,114 @@
+"""One step of training (paper, section 5): the rate, the objective, and the step itself."""
+
+import torch
+import torch.distributed as dist
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from transformer_lab.config import PAD, TrainConfig
+from transformer_lab.data.batches import Batch
+from transformer_lab.model import Transformer
+from transformer_lab.support.validation import (
+    require,
+    require_ids,
+    require_sizes,
+    require_type,
+    shape_and_type,
+)
+from transformer_lab.training.fused_loss import fused_sequence_loss
+
+
+def noam_rate(step: int, d_model: int, warmup: int = 4000) -> float:
+    """Return d_model^−½ · min(step^−½, step · warmup^−³⁄²) (paper, 5.3, equation 3).
+
+    Raises `ValueError` unless step, d_model and warmup are 1 or more.
+    """
+    require_sizes(step=step, d_model=d_model, warmup=warmup)
+    return d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
+
+
+class Objective(nn.Module):
+    """The model and its summed loss as one module: what is trained, compiled and distributed.
+
+    Objective(source, target) is the sum over the real tokens of `sequence_loss(model(source,
+    target[:, :-1]), target[:, 1:], ε)`: each prefix of a target predicts the next token.
+    """
+
+    def __init__(self, model: Transformer, config: TrainConfig):
+        super().__init__()
+        require_type(model, nn.Module, "model")
+        require_type(config, TrainConfig, "config")
+        self.states = DecoderStates(model, bfloat16=config.precision == "bfloat16")
+        self.label_smoothing, self.compiled = config.label_smoothing, config.compile
+        if config.compile:
+            self.states.compile(dynamic=True)  # for batches of any size
+
+    def forward(
+        self, source: Int[Tensor, "B Ls"], target: Int[Tensor, "B Lt"]
+    ) -> Float[Tensor, ""]:
+        require_ids(target, "target")
+        states, words = self.states(source, target[:, :-1]), self.states.model.generator.weight
+        return fused_sequence_loss(
+            states, words, target[:, 1:], self.label_smoothing, compiled=self.compiled
+        )
+
+
+class DecoderStates(nn.Module):
+    """The decoder's states in the precision of training: what `torch.compile` can read."""
+
+    def __init__(self, model: Transformer, *, bfloat16: bool):
+        super().__init__()
+        self.model, self.bfloat16 = model, bfloat16
+
+    def forward(
+        self, source: Int[Tensor, "B Ls"], target_in: Int[Tensor, "B Lt"]
+    ) -> Float[Tensor, "B Lt d_model"]:
+        with torch.autocast(source.device.type, torch.bfloat16, enabled=self.bfloat16):
+            states = self.model.decode_states(target_in, *self.model.encode(source))
+        # The last LayerNorm gives float32; the product with all the words is the largest there is.
+        return states.bfloat16() if self.bfloat16 else states
+
+
+def train_step(
+    objective: nn.Module, batch: Batch, optimizer: torch.optim.Optimizer, *, clip_norm: float = 0.0
+) -> Float[Tensor, ""]:
+    """Take one step down the gradient of the mean loss per token; return that loss.
+
+    The batch may lie on the CPU, and best does: to count its tokens there, nothing has to wait.
+    Of a data-parallel run, each process computes its share of the sentences and divides by the
+    number of tokens of the whole batch, so that n processes do what one would. Raises `ValueError`
+    if there is no token to predict.
+    """
+    require_type(batch, Batch, "batch")
+    num_tokens = batch.num_tokens
+    require(num_tokens > 0, "batch.target must hold a word to predict, got padding only")
+    rank, size = rank_and_size()
+    share = _share(batch, rank, size).to(next(objective.parameters()).device)
+    optimizer.zero_grad()
+    loss = objective(share.source, share.target) / num_tokens
+    if loss.dim() != 0:
+        raise ValueError(
+            f"objective must give the summed loss, as Objective(model, config) does, got "
+            f"{shape_and_type(loss)}"
+        )
+    (loss * size).backward()  # data-parallel gradients are means over processes; we want the sum
+    if clip_norm:
+        nn.utils.clip_grad_norm_(objective.parameters(), clip_norm)
+    optimizer.step()
+    return loss.detach()
+
+
+def rank_and_size() -> tuple[int, int]:
+    """Return this process's number and how many train together."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    return 0, 1
+
+
+def _share(batch: Batch, rank: int, size: int) -> Batch:
+    """Return every `size`-th sentence; a process without any gets one whose target is padding."""
+    if size == 1:
+        return batch
+    if rank < len(batch.source):
+        return Batch(batch.source[rank::size], batch.target[rank::size])
+    return Batch(batch.source[:1], torch.full_like(batch.target[:1], PAD))
