@@ -1,8 +1,8 @@
 """How a learner's answers are checked. Nothing of the model knows of it; a learner calls `check`.
 
 What a wrong answer is told is written in `tests/exercises/`, in the words of `diagnosis.py`.
-`sandbox.py` calls the learner's code on clones, `course.py` finds and runs the checks, `live.py` does
-so in a notebook, `notebooks.py` reads a notebook without a kernel, `progress.py` makes the table.
+`sandbox.py` calls the code of a learner on clones, `course.py` finds and runs the checks, `live.py`
+in a notebook; `notebooks.py` reads notebooks without a kernel, `progress.py` makes the table.
 """
 
 from transformer_lab.checking.course import (
