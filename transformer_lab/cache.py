@@ -19,12 +19,9 @@ class KVCache:
 
     def __init__(self, *, fixed: bool = False):
         self.fixed = fixed
-        self._held: tuple[Tensor, Tensor] | None = None
-
-    @property
-    def length(self) -> int:
-        """The number of keys so far."""
-        return 0 if self._held is None else self._held[0].shape[2]
+        self.length = 0  # of the keys so far; the stores may have room for more
+        self._keys: Tensor | None = None
+        self._values: Tensor | None = None
 
     @property
     def complete(self) -> bool:
@@ -33,27 +30,40 @@ class KVCache:
 
     def append(self, keys: Float[Tensor, "B H L d_k"], values: Float[Tensor, "B H L d_v"]) -> None:
         """Add the keys and values of new tokens behind those that are here."""
-        require_cacheable(keys, values, self._held)
-        if self._held is not None:
-            keys = torch.cat((self._held[0], keys), dim=2)
-            values = torch.cat((self._held[1], values), dim=2)
-        self._held = keys, values
+        require_cacheable(keys, values, self.read() if self.length else None)
+        start, self.length = self.length, self.length + keys.shape[2]
+        self._keys = _room_for(self._keys, keys, self.length, exact=self.fixed)
+        self._values = _room_for(self._values, values, self.length, exact=self.fixed)
+        self._keys[:, :, start : self.length] = keys
+        self._values[:, :, start : self.length] = values
 
     def read(self) -> tuple[Float[Tensor, "B H L d_k"], Float[Tensor, "B H L d_v"]]:
         """Return all keys and values so far."""
         require(self.length > 0, "a cache can be read once it holds keys and values, got none yet")
-        return self._held
+        return self._keys[:, :, : self.length], self._values[:, :, : self.length]
 
     def select(self, rows: Int[Tensor, "rows"]) -> None:
         """Keep these rows of the batch, in this order (rows may repeat)."""
         require_ids(rows, "rows", "rows")
-        if self._held is None:
+        if self.length == 0:
             return
+        keys, values = self.read()
         try:
-            self._held = self._held[0][rows], self._held[1][rows]
+            self._keys, self._values = keys[rows], values[rows]
         except IndexError:
-            last = len(self._held[0]) - 1
+            last = len(keys) - 1
             raise ValueError(f"rows must be from 0 to {last}, got {rows.tolist()}") from None
+
+
+def _room_for(store: Tensor | None, new: Tensor, length: int, *, exact: bool) -> Tensor:
+    """Return `store`, or a larger copy: with doubling, a token costs the same at any length."""
+    if store is not None and store.shape[2] >= length:
+        return store
+    B, H, _, size = new.shape
+    grown = new.new_empty(B, H, length if exact else max(16, 2 * length), size)
+    if store is not None:
+        grown[:, :, : store.shape[2]] = store
+    return grown
 
 
 class DecoderCache:

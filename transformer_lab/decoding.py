@@ -3,7 +3,7 @@
 import math
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from transformer_lab.config import BOS, EOS, PAD
@@ -68,30 +68,43 @@ def sample(
 
 @torch.inference_mode()
 def _write(model: Transformer, source: Tensor, choose, max_length: int | None, use_cache: bool):
-    """Append `choose(logits)` to each sentence; once half have ended, go on with the others."""
+    """Append `choose(logits)` to every sentence until all have ended, or are `max_length` long."""
     max_length = _valid_max_length(model, max_length)
-    memory, memory_mask = model.encode(source)
-    cache = model.new_cache() if use_cache else None
+    going_on = _GoingOn(model, source, use_cache)
     written = source.new_full((len(source), max_length), PAD, dtype=torch.int64)
     written[:, 0] = BOS
-    rows = torch.arange(len(source), device=source.device)  # the sentences still in the batch
-    ended = torch.zeros_like(rows, dtype=torch.bool)
-    for step in range(1, max_length):
-        seen = written[rows, step - 1 : step] if use_cache else written[rows, :step]
-        logits = model.decode(seen, memory, memory_mask, cache=cache)[:, -1]
-        token = choose(logits).masked_fill(ended, PAD)
-        written[rows, step] = token
-        ended = ended | (token == EOS)
-        num_ended = int(ended.sum())
-        if num_ended == len(rows):
-            return written[:, : step + 1]
-        if 2 * num_ended >= len(rows):
-            stay = (~ended).nonzero().squeeze(1)
-            rows, ended = rows[stay], ended[stay]
-            memory, memory_mask = memory[stay], memory_mask[stay]
-            if use_cache:
-                cache.select(stay)
+    for length in range(1, max_length):
+        token = choose(going_on.logits(written[:, :length]))
+        written[going_on.rows, length] = token
+        going_on.drop(token == EOS)
+        if len(going_on.rows) == 0:
+            return written[:, : length + 1]
     return written
+
+
+class _GoingOn:
+    """The sentences of a batch that have not ended: their rows, and what the decoder reads."""
+
+    def __init__(self, model: Transformer, source: Int[Tensor, "B Ls"], use_cache: bool):
+        self.model = model
+        self.memory, self.memory_mask = model.encode(source)
+        self.cache = model.new_cache() if use_cache else None
+        self.rows = torch.arange(len(source), device=source.device)
+
+    def logits(self, written: Int[Tensor, "B L"]) -> Float[Tensor, "rows V"]:
+        """Return the logits of the next token; a cache has read all but the last one already."""
+        new = written[self.rows] if self.cache is None else written[self.rows, -1:]
+        return self.model.decode(new, self.memory, self.memory_mask, cache=self.cache)[:, -1]
+
+    def drop(self, ended: Bool[Tensor, "rows"]) -> None:
+        """Go on without these."""
+        if not ended.any():
+            return
+        stay = (~ended).nonzero().squeeze(1)
+        self.rows = self.rows[stay]
+        self.memory, self.memory_mask = self.memory[stay], self.memory_mask[stay]
+        if self.cache is not None:
+            self.cache.select(stay)
 
 
 def keep_top_k(logits: Float[Tensor, "*B V"], k: int) -> Float[Tensor, "*B V"]:

@@ -127,6 +127,9 @@ def plot_history(
 ):
     """Draw a quantity of a training history against the step; dots are its validation values.
 
+    The loss of the training steps is their objective, with dropout and label smoothing; on unseen
+    data it is the plain loss. The two are named apart, as they are not one quantity.
+
     `history` is what `fit` returns and a run keeps. `steps` is the last step of the axis, for a
     run that goes on. Raises `ValueError` if no record has the quantity.
     """
@@ -143,7 +146,9 @@ def plot_history(
     require(any(lines), f"quantity must be one of {names}, got {quantity!r}")
     ax = ax or _new_axes(6.0, 3.2)
     styles = ({"color": "0.6"}, {"color": "0", "marker": "o", "markersize": 4})
-    for points, label, style in zip(lines, ("training", "unseen data"), styles, strict=True):
+    # What training lowers is measured with dropout and label smoothing, and so is another quantity.
+    labels = ("training objective" if quantity == "loss" else "training", "unseen data")
+    for points, label, style in zip(lines, labels, styles, strict=True):
         if points:
             ax.plot(*zip(*points, strict=True), label=label, **style)
     step, last = next(points[-1] for points in lines if points)

@@ -441,7 +441,7 @@ def course(tmp_path, monkeypatch):
         "def test_right(right): assert right(1) == 2, 'Right is one more.'\n"
     )
     (folder / "test_02_other.py").write_text("def test_right(right): assert right(1) == 3\n")
-    monkeypatch.setattr(checking, "course_folder", lambda: tmp_path)
+    monkeypatch.setattr(course_module, "course_folder", lambda: tmp_path)
     return tmp_path
 
 

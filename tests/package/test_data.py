@@ -15,16 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transformer_lab.config import BOS, EOS, PAD
-from transformer_lab.data import (
-    FIRST_DAY,
-    LAST_DAY,
-    MULTI30K_SPLITS,
-    Batch,
-    _days,
-    batches_by_tokens,
-    date_pairs,
-    load_multi30k,
-)
+from transformer_lab.data import Batch, batches_by_tokens, date_pairs, load_multi30k
+from transformer_lab.data.dates import FIRST_DAY, LAST_DAY, _days
+from transformer_lab.data.multi30k import MULTI30K_SPLITS
 
 
 def seeded(seed: int) -> torch.Generator:

@@ -26,6 +26,7 @@ from transformer_lab import (
 )
 from transformer_lab.config import BOS, EOS, PAD
 from transformer_lab.model import parameters_of
+from transformer_lab.training.fused_loss import losses_and_gradient
 
 PAIRS = [([4 + i % 5] * (1 + i % 7) + [EOS], [4 + i % 6] * (1 + i % 5) + [EOS]) for i in range(23)]
 CONFIG = TrainConfig(max_tokens=32, warmup=4, rate_factor=0.5, clip_norm=1.0)
@@ -256,17 +257,39 @@ def test_one_compiled_layer_of_a_kind_serves_all_layers_and_shapes(tiny):
     trainer = Trainer(deep, PAIRS, CONFIG, Way(compiled=True, compile_with=count))
     trainer.prepare()
     engine.train(trainer, 8, every=8)
-    assert len(graphs) == 3, "encoder layer, decoder layer, loss"
+    assert len(graphs) == 2, "encoder layer, decoder layer"
+
+
+def test_one_compiled_loss_serves_chunks_of_every_size():
+    graphs = []
+
+    def count(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    compiled = torch.compile(losses_and_gradient, backend=count, dynamic=True)
+    for N in (7, 12, 20):
+        logits, targets = torch.randn(N, 9), torch.randint(1, 9, (N,))
+        for one, other in zip(
+            compiled(logits.clone(), targets, 0.1),
+            losses_and_gradient(logits.clone(), targets, 0.1),
+            strict=True,
+        ):
+            assert_close(one, other)
+    assert len(graphs) == 1
 
 
 def test_a_gradient_that_is_wrong_is_noticed(monkeypatch):
     """Compiled against eager is a comparison that can fail."""
     here = lab.Lab(torch.device("cpu"), smoke=True)
     _, preset = here.recipe()
-    compare = engine.losses_and_gradient
-    monkeypatch.setattr(
-        engine, "losses_and_gradient", lambda *a: (lambda x, g: (x, 1.1 * g))(*compare(*a))
-    )
+    compile_as_before = Trainer._compile
+
+    def compile_wrongly(self):
+        compile_as_before(self)
+        self.objective.label_smoothing += 0.1
+
+    monkeypatch.setattr(Trainer, "_compile", compile_wrongly)
     rows = gpu_numerics.compare_ways(here, here.task("tok"), preset)
     assert {row["way"] for row in rows if row["within"] == "no"} == {
         "torch.compile",

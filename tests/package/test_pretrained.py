@@ -86,10 +86,10 @@ def test_what_is_scored_is_what_is_shipped(tmp_path, monkeypatch):
             parameter.mul_(1.0001)  # float32 again
 
     def evaluate(self, **options):
-        scored.update({name: p.detach().clone() for name, p in weights(self.model).items()})
+        scored.update({name: p.detach().clone() for name, p in parameters_of(self.model).items()})
         return read_json(PRETRAINED / "metrics.json")["scores"]
 
     monkeypatch.setattr(type(run), "evaluate", evaluate)
     ship.ship(run, tmp_path, progress=False)
-    shipped = weights(load_run(tmp_path).model)
+    shipped = parameters_of(load_run(tmp_path).model)
     assert all(torch.equal(tensor, shipped[name]) for name, tensor in scored.items())

@@ -312,8 +312,8 @@ def test_a_step_follows_the_gradient_of_the_mean_loss(tiny, smoothing):
     expected.backward()
     torch.optim.SGD(theirs.parameters(), lr=0.1).step()
     assert_close(loss, expected.detach(), rtol=1e-5, atol=1e-6)
-    for name, parameter in weights(ours).items():
-        assert_close(parameter, weights(theirs)[name], rtol=1e-4, atol=1e-6)
+    for name, parameter in parameters_of(ours).items():
+        assert_close(parameter, parameters_of(theirs)[name], rtol=1e-4, atol=1e-6)
 
 
 def test_a_long_gradient_is_clipped(tiny):
@@ -524,8 +524,8 @@ sys.exit(main(["train", "dates", "--output", sys.argv[1], "--device", "cpu"]))
         torchrun.terminate()  # it ends its processes; killed, it would leave them
     assert torchrun.returncode == 0, errors[-3000:]
     one, two = tiny_train(tmp_path / "one"), load_run(tmp_path / "two")
-    for name, parameter in weights(one.model).items():
-        assert_close(weights(two.model)[name], parameter, rtol=1e-3, atol=1e-5)
+    for name, parameter in parameters_of(one.model).items():
+        assert_close(parameters_of(two.model)[name], parameter, rtol=1e-3, atol=1e-5)
     histories = [read_history(tmp_path / name) for name in ("one", "two")]
     assert [r["step"] for r in histories[0]] == [r["step"] for r in histories[1]] == [4, 8]
     assert [r["tokens"] for r in histories[0]] == [r["tokens"] for r in histories[1]]

@@ -1,8 +1,9 @@
 """How a learner's answers are checked. Nothing of the model knows of it; a learner calls `check`.
 
 What a wrong answer is told is written in `tests/exercises/`, in the words of `diagnosis.py`.
-`sandbox.py` calls the code of a learner on clones, `course.py` finds and runs the checks, `live.py`
-in a notebook; `notebooks.py` reads notebooks without a kernel, `progress.py` makes the table.
+`sandbox.py` calls the code of a learner on clones, `own_work.py` notices what is not the learner's,
+`course.py` finds and runs the checks, `live.py` does it in a notebook; `notebooks.py` reads notebooks
+without a kernel, `progress.py` makes the table.
 """
 
 from transformer_lab.checking.course import (
@@ -16,7 +17,7 @@ from transformer_lab.checking.course import (
 from transformer_lab.checking.diagnosis import CheckFailed, close, expect
 from transformer_lab.checking.live import check
 from transformer_lab.checking.notebooks import load_notebook, read_cells, task_from
-from transformer_lab.checking.sandbox import NOT_WRITTEN, NotWritten
+from transformer_lab.checking.sandbox import NOT_WRITTEN, NotWritten, run_check
 
 __all__ = [
     "NOT_WRITTEN",
@@ -31,6 +32,7 @@ __all__ = [
     "expect",
     "load_notebook",
     "read_cells",
+    "run_check",
     "run_checks",
     "target_folder",
     "task_from",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_lab.checking.diagnosis import CheckFailed, MessageOnly
+from transformer_lab.checking.own_work import require_own_work
 from transformer_lab.checking.sandbox import PACKAGE, NotWritten, run_check
 
 
@@ -53,11 +54,16 @@ def _checks_in(file: Path, _changed: int) -> dict[str, tuple[str, ...]]:
 def run_checks(file: Path, objects: Mapping[str, Any], asked: Collection[str]) -> None:
     """Run each check that is about a task in `asked` and that `objects` can supply.
 
-    Raises `CheckFailed` at the first wrong answer, `NotWritten` at a stub.
+    A file's FORBIDDEN names, for a task, what its text says to do without. Raises `CheckFailed` at
+    the first wrong answer, `NotWritten` at a stub.
     """
     spec = importlib.util.spec_from_file_location(file.stem, file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    forbidden = getattr(module, "FORBIDDEN", {})
+    for task in asked:
+        if task in objects:
+            require_own_work(task, objects[task], forbidden.get(task, ()))
     ran, missing = False, set()
     for check_name, needs in checks_in(file).items():
         if not set(needs) & set(asked):
@@ -77,14 +83,19 @@ def run_checks(file: Path, objects: Mapping[str, Any], asked: Collection[str]) -
 
 
 def target_folder(target: str | Path) -> Path:
-    """Return the folder of notebooks that is meant: a path, or a name in the course's folder.
+    """Return the folder of notebooks that is meant: here first, then in the course's folder.
 
-    Raises `ValueError` if there is none, or no exercise in it.
+    "exercises" also stands for the current folder, if exercises lie in it. Raises `ValueError` if
+    there is no such folder, or no exercise in it.
     """
-    folder = next((f for f in (course_folder() / target, Path(target)) if f.is_dir()), None)
-    if folder is None:
+    names = [f"{file.stem.removeprefix('test_')}.ipynb" for file in check_files()]
+    folders = [Path(target), course_folder() / target]
+    if str(target) == "exercises":
+        folders.insert(1, Path())
+    for folder in folders:
+        if any((folder / name).exists() for name in names):
+            return folder.resolve()
+    empty = next((folder for folder in folders[::-1] if folder.is_dir()), None)
+    if empty is None:
         raise CannotCheck(f"There is no folder {target}; expected solutions, exercises or a path.")
-    names = [file.stem.removeprefix("test_") for file in check_files()]
-    if not any((folder / f"{name}.ipynb").exists() for name in names):
-        raise CannotCheck(f"{folder} holds no exercise, such as {names[0]}.ipynb.")
-    return folder
+    raise CannotCheck(f"{empty} holds no exercise, such as {names[0]}.")

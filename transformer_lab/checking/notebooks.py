@@ -10,7 +10,8 @@ from transformer_lab.checking.diagnosis import CheckFailed
 
 
 def load_notebook(path: str | Path) -> dict[str, Any]:
-    """Return what a notebook defines: its imports, functions, classes and UPPERCASE constants.
+    """Return what a notebook defines: imports, functions, classes, UPPERCASE constants, and the
+    other names that these, or a call of `check`, read, if a plain assignment makes them.
 
     Nothing else is run. What cannot be loaded (a cell with a syntax error, a missing import) is
     listed under "__problems__", and the rest is there. Raises `ValueError` if the file is not a
@@ -18,9 +19,15 @@ def load_notebook(path: str | Path) -> dict[str, Any]:
     """
     path = Path(path)
     namespace: dict[str, Any] = {"__name__": path.stem, "__problems__": []}
+    statements = []
     for number, (kind, source) in enumerate(read_cells(path), 1):
         if kind == "code":
-            _load_cell(source, f"{path.name}, cell {number}", namespace)
+            where = f"{path.name}, cell {number}"
+            statements += [(where, each) for each in _statements(source, where, namespace)]
+    needed = _needed([statement for _, statement in statements])
+    for where, statement in statements:
+        if _is_definition(statement) or set(_assigned(statement)) & needed:
+            _load(statement, where, namespace)
     return namespace
 
 
@@ -33,22 +40,24 @@ def read_cells(path: Path) -> list[tuple[str, str]]:
         raise ValueError(f"{path} is not a notebook: {error}") from None
 
 
-def _load_cell(source: str, where: str, namespace: dict[str, Any]) -> None:
+def _statements(source: str, where: str, namespace: dict[str, Any]) -> list[ast.stmt]:
+    """Return a cell's statements; note where its source stands, for messages that quote a line."""
     linecache.cache[where] = (len(source), None, source.splitlines(keepends=True), where)
     try:
-        statements = _parse(source).body
+        return _parse(source).body
     except SyntaxError as error:
         namespace["__problems__"].append(f"{where}, line {error.lineno}: {error.msg}")
-        return
     except (ValueError, MemoryError, RecursionError) as error:  # no text, or too deeply nested
         namespace["__problems__"].append(f"{where}: {type(error).__name__}: {error}")
-        return
-    for statement in filter(_is_definition, statements):
-        try:
-            exec(compile(ast.Module([statement], []), where, "exec"), namespace)
-        except (Exception, SystemExit) as error:
-            problem = f"{where}, line {statement.lineno}: {type(error).__name__}: {error}"
-            namespace["__problems__"].append(problem)
+    return []
+
+
+def _load(statement: ast.stmt, where: str, namespace: dict[str, Any]) -> None:
+    try:
+        exec(compile(ast.Module([statement], []), where, "exec"), namespace)
+    except (Exception, SystemExit) as error:
+        problem = f"{where}, line {statement.lineno}: {type(error).__name__}: {error}"
+        namespace["__problems__"].append(problem)
 
 
 def _parse(source: str) -> ast.Module:
@@ -62,13 +71,36 @@ def _parse(source: str) -> ast.Module:
 
 def _is_definition(statement: ast.stmt) -> bool:
     """Imports, functions, classes, UPPERCASE = anything, and name = lambda."""
-    if isinstance(statement, ast.Assign | ast.AnnAssign):
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        names = [node.id for target in targets for node in ast.walk(target) if hasattr(node, "id")]
-        is_constant = bool(names) and all(name.isupper() for name in names)
+    if names := _assigned(statement):
+        is_constant = all(name.isupper() for name in names)
         return is_constant or isinstance(statement.value, ast.Lambda)
     kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     return isinstance(statement, kinds)
+
+
+def _assigned(statement: ast.stmt) -> list[str]:
+    """Return the names that a plain assignment makes, none for any other statement."""
+    if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
+        return []
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    return [node.id for target in targets for node in ast.walk(target) if hasattr(node, "id")]
+
+
+def _needed(statements: list[ast.stmt]) -> set[str]:
+    """Return the names that definitions and calls of `check` read, and what those are made of."""
+    needed, before = set(), None
+    while needed != before:
+        before = set(needed)
+        for statement in statements:
+            reads = _is_definition(statement) or _checks(statement)
+            if reads or set(_assigned(statement)) & needed:
+                needed |= {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)}
+    return needed
+
+
+def _checks(statement: ast.stmt) -> bool:
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and getattr(call.func, "id", None) == "check"
 
 
 def task_from(namespace: dict[str, Any], task: str) -> Any:
