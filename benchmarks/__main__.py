@@ -5,8 +5,9 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import decoding, report, training
-from benchmarks.report import RESULTS
+from benchmarks import decoding, training
+from benchmarks.reporting import report
+from benchmarks.reporting.report import RESULTS
 
 PARTS = {"training": training.measure, "decoding": decoding.measure}
 

@@ -4,8 +4,8 @@ import time
 
 import torch
 
-from benchmarks.report import SEED
-from benchmarks.timing import row, take_turns
+from benchmarks.reporting.report import SEED
+from benchmarks.reporting.timing import row, take_turns
 from transformer_lab import ModelConfig, Transformer, greedy_decode
 from transformer_lab.config import BOS, EOS, UNK
 

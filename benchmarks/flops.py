@@ -8,7 +8,7 @@ each factor.
 
 import torch
 
-from benchmarks.timing import seconds_per_call
+from benchmarks.reporting.timing import seconds_per_call
 from transformer_lab import ModelConfig
 
 

@@ -7,8 +7,8 @@ on; one that is whole is scored again.
 import argparse
 from pathlib import Path
 
-from benchmarks import report
-from benchmarks.report import RESULTS
+from benchmarks.reporting import report
+from benchmarks.reporting.report import RESULTS
 from transformer_lab import train
 from transformer_lab.runs import METRICS
 from transformer_lab.support.files import read_json

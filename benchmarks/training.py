@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.report import SEED
-from benchmarks.timing import row, take_turns
+from benchmarks.reporting.report import SEED
+from benchmarks.reporting.timing import row, take_turns
 from transformer_lab import Batch, ModelConfig, Objective, TrainConfig, Transformer, train_step
 from transformer_lab.config import EOS, PAD, UNK
 from transformer_lab.embedding import sinusoidal_encoding

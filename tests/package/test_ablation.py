@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from benchmarks import ablation
+from benchmarks.lessons import ablation
 from transformer_lab import ModelConfig, Transformer
 
 

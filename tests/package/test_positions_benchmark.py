@@ -2,7 +2,7 @@
 
 import json
 
-from benchmarks import positions
+from benchmarks.lessons import positions
 
 
 def test_the_positions_are_measured_and_written(tmp_path, capsys):

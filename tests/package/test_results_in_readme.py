@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import readme
+from benchmarks.reporting import readme
 
 ABOUT = {
     "hardware": {"cpu": "A CPU"},
@@ -52,7 +52,7 @@ def test_the_pages_say_what_the_result_files_say(page):
     text = (readme.ROOT / page).read_text()
     make = getattr(readme, readme.PAGES[page])
     assert readme.renew(text, make(readme.read_results())) == text, (
-        f"{page} and benchmarks/results disagree: python -m benchmarks.readme"
+        f"{page} and benchmarks/results disagree: python -m benchmarks.reporting.readme"
     )
 
 

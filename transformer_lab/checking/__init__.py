@@ -2,8 +2,8 @@
 
 What a wrong answer is told is written in `tests/exercises/`, in the words of `diagnosis.py`.
 `sandbox.py` calls the code of a learner on clones, `own_work.py` notices what is not the learner's,
-`course.py` finds and runs the checks, `live.py` does it in a notebook; `notebooks.py` reads notebooks
-without a kernel, `progress.py` makes the table.
+`course.py` finds and runs the checks, `live.py` does it in a notebook; `notebooks.py` reads a
+notebook without a kernel, `progress.py` makes the table.
 """
 
 from transformer_lab.checking.course import (

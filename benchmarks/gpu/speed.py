@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import torch
 
-from benchmarks.engine import Trainer, Way
 from benchmarks.flops import forward_flops, matmul_peak, training_flops
-from benchmarks.lab import Lab, new_model
-from benchmarks.report import SEED
-from benchmarks.timing import seconds_per_call
+from benchmarks.gpu.engine import Trainer, Way
+from benchmarks.gpu.lab import Lab, new_model
+from benchmarks.reporting.report import SEED
+from benchmarks.reporting.timing import seconds_per_call
 from transformer_lab import PRESETS, ModelConfig, TrainConfig
 from transformer_lab.config import EOS, UNK
 from transformer_lab.training import fused_loss

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import torch
 
-from benchmarks.engine import Trainer, Way, train
-from benchmarks.lab import Lab, Task
-from benchmarks.report import SEED
+from benchmarks.gpu.engine import Trainer, Way, train
+from benchmarks.gpu.lab import Lab, Task
+from benchmarks.reporting.report import SEED
 from transformer_lab import Preset
 from transformer_lab.model import parameters_of
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.positions`: the two experiments of lesson 05, with more seeds and steps.
+"""`python -m benchmarks.lessons.positions`: lesson 05's two experiments, with more seeds and steps.
 
 The code is the lesson's own, loaded from its notebook: dates with four kinds of positions, and
 texts longer than those that were trained on.
@@ -6,7 +6,7 @@ texts longer than those that were trained on.
 
 from collections.abc import Callable
 
-from benchmarks import report
+from benchmarks.reporting import report
 from transformer_lab.checking import load_notebook
 
 LESSON = report.ROOT / "notebooks" / "05_positional_encoding.ipynb"

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.readme`: write the results into README.md and benchmarks/README.md.
+"""`python -m benchmarks.reporting.readme`: write the results into this README and the main one.
 
 Both are made from `benchmarks/results/*.json`; a part that was not measured is left out. A test
 fails when they say something else.
@@ -8,10 +8,13 @@ import argparse
 import statistics
 from pathlib import Path
 
-from benchmarks.report import RESULTS, ROOT, markdown, table, tables
+from benchmarks.reporting.report import RESULTS, ROOT, markdown, table, tables
 from transformer_lab.support.files import read_json, write_atomically
 
-START, END = "<!-- results: made by python -m benchmarks.readme -->", "<!-- end of the results -->"
+START, END = (
+    "<!-- results: made by python -m benchmarks.reporting.readme -->",
+    "<!-- end of the results -->",
+)
 PAGES = {"README.md": "short", "benchmarks/README.md": "full"}
 RATIOS = ("training", "decoding")
 AGAINST = ": speed against `nn.Transformer` with a dense loss"
@@ -126,7 +129,9 @@ def renew(text: str, section: str) -> str:
 
 def main() -> None:
     """Write both pages."""
-    argparse.ArgumentParser(prog="python -m benchmarks.readme", description=__doc__).parse_args()
+    argparse.ArgumentParser(
+        prog="python -m benchmarks.reporting.readme", description=__doc__
+    ).parse_args()
     results = read_results()
     for name, kind in PAGES.items():
         path = ROOT / name

@@ -13,18 +13,19 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import gpu_inference, gpu_numerics, gpu_quality, gpu_speed, report
-from benchmarks.lab import Lab
-from benchmarks.report import RESULTS
+from benchmarks.gpu import inference, numerics, quality, speed
+from benchmarks.gpu.lab import Lab
+from benchmarks.reporting import report
+from benchmarks.reporting.report import RESULTS
 
 PARTS: dict[str, tuple[Callable[[Lab], dict], float]] = {  # and the seconds that each may take
-    "quality": (gpu_quality.quality, 180),
-    "time_to_quality": (gpu_quality.time_to_quality, 130),
-    "speed": (gpu_speed.speed, 120),
-    "inference": (gpu_inference.inference, 40),
-    "numerics": (gpu_numerics.numerics, 60),
+    "quality": (quality.quality, 180),
+    "time_to_quality": (quality.time_to_quality, 130),
+    "speed": (speed.speed, 120),
+    "inference": (inference.inference, 40),
+    "numerics": (numerics.numerics, 60),
 }
-SEARCH = (gpu_quality.search, 480)
+SEARCH = (quality.search, 480)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -6,9 +6,9 @@ import time
 import torch
 from torch import Tensor
 
-from benchmarks.lab import Lab
-from benchmarks.report import SEED
-from benchmarks.timing import wait
+from benchmarks.gpu.lab import Lab
+from benchmarks.reporting.report import SEED
+from benchmarks.reporting.timing import wait
 from transformer_lab import Run, Transformer
 
 FEW = 40  # sentences for one at a time: it would take minutes for all of them

@@ -4,8 +4,8 @@ import statistics
 import time
 from dataclasses import asdict, replace
 
-from benchmarks.engine import Way, train
-from benchmarks.lab import RECIPES, TESTS, Lab
+from benchmarks.gpu.engine import Way, train
+from benchmarks.gpu.lab import RECIPES, TESTS, Lab
 
 SEEDS = (0, 1, 2)
 PUBLISHED = 41.02  # text-only Transformer-Tiny, test2016 (LividWo/Revisit-MMT)

@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from benchmarks.engine import Trainer, Way, train
-from benchmarks.report import RESULTS, SEED
+from benchmarks.gpu.engine import Trainer, Way, train
+from benchmarks.reporting.report import RESULTS, SEED
 from transformer_lab import (
     PRESETS,
     ModelConfig,

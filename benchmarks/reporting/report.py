@@ -10,17 +10,18 @@ from pathlib import Path
 
 import torch
 
+import benchmarks
 from transformer_lab.runs import describe_hardware
 from transformer_lab.support.files import write_json
 
 SEED = 0
-ROOT = Path(__file__).parent.parent
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(benchmarks.__file__).parent / "results"
+ROOT = RESULTS.parents[1]
 
 
 def read_options(part: str, about: str, arguments: list[str] | None) -> argparse.Namespace:
     """Read --output, --threads and --smoke; toy sizes are written only where one is told to."""
-    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{part}", description=about)
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.lessons.{part}", description=about)
     parser.add_argument("--output", type=Path, help=f"folder for the result ({RESULTS.name}/)")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (1)")
     parser.add_argument("--smoke", action="store_true", help="toy sizes; writes only to --output")

@@ -13,7 +13,7 @@ from itertools import count
 import torch
 from torch import Tensor, nn
 
-from benchmarks.timing import wait
+from benchmarks.reporting.timing import wait
 from transformer_lab import MultiHeadAttention, Objective, TrainConfig, Transformer, noam_rate
 from transformer_lab.config import BOS, EOS, PAD
 from transformer_lab.model import parameters_of

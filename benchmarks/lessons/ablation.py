@@ -1,4 +1,4 @@
-"""`python -m benchmarks.ablation`: what each part of a layer is worth, on the date model.
+"""`python -m benchmarks.lessons.ablation`: what each part of a layer is worth, on the date model.
 
 The long version of two experiments of lesson 06: take a part out of every layer and train, at
 three depths; put the norm before or after, with and without warm-up, at the largest of them. Three
@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import torch
 
-from benchmarks import report
+from benchmarks.reporting import report
 from transformer_lab import (
     PRESETS,
     AddNorm,

@@ -1,0 +1,1 @@
+"""Experiments that take longer than a lesson may: the lessons read their results."""
