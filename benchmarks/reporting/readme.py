@@ -11,10 +11,8 @@ from pathlib import Path
 from benchmarks.reporting.report import RESULTS, ROOT, markdown, table, tables
 from transformer_lab.support.files import read_json, write_atomically
 
-START, END = (
-    "<!-- results: made by python -m benchmarks.reporting.readme -->",
-    "<!-- end of the results -->",
-)
+COMMAND = "python -m benchmarks.reporting.readme"
+START, END = f"<!-- results: made by {COMMAND} -->", "<!-- end of the results -->"
 PAGES = {"README.md": "short", "benchmarks/README.md": "full"}
 RATIOS = ("training", "decoding")
 AGAINST = ": speed against `nn.Transformer` with a dense loss"
@@ -129,9 +127,7 @@ def renew(text: str, section: str) -> str:
 
 def main() -> None:
     """Write both pages."""
-    argparse.ArgumentParser(
-        prog="python -m benchmarks.reporting.readme", description=__doc__
-    ).parse_args()
+    argparse.ArgumentParser(prog=COMMAND, description=__doc__).parse_args()
     results = read_results()
     for name, kind in PAGES.items():
         path = ROOT / name

@@ -56,8 +56,9 @@ def _load(statement: ast.stmt, where: str, namespace: dict[str, Any]) -> None:
     try:
         exec(compile(ast.Module([statement], []), where, "exec"), namespace)
     except (Exception, SystemExit) as error:
-        problem = f"{where}, line {statement.lineno}: {type(error).__name__}: {error}"
-        namespace["__problems__"].append(problem)
+        if _is_definition(statement):  # another assignment may need what a loop has made
+            problem = f"{where}, line {statement.lineno}: {type(error).__name__}: {error}"
+            namespace["__problems__"].append(problem)
 
 
 def _parse(source: str) -> ast.Module:
