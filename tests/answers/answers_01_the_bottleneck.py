@@ -210,7 +210,7 @@ def query_axis_forgotten(query, keys, W_q, W_k, v):
 
 @wrong("additive_scores", "the tanh is missing", "no say")
 def tanh_missing(query, keys, W_q, W_k, v):
-    """The 'concat' score of a well-known tutorial of 2017, copied by dozens of projects."""
+    """A 'concat' score without its tanh, as public code has had it."""
     asked, offered = both_projections(query, keys, W_q, W_k)
     return (asked + offered) @ v
 
@@ -661,7 +661,7 @@ def filled_with_zero(query, keys, lengths, W_q, W_k, v):
 
 @wrong("repaired_context", "exp(0) is 1, not 0")
 def filled_with_a_tiny_number(query, keys, lengths, W_q, W_k, v):
-    """1e-9 for -1e9: seen in published code more than once."""
+    """1e-9 for -1e9."""
     scores = additive(query, keys, W_q, W_k, v)
     return soft_read(scores.masked_fill(~is_real(keys, lengths), 1e-9), keys)
 

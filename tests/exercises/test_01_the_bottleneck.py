@@ -386,7 +386,7 @@ def real_states(keys, lengths):
 
 
 def repair_mistakes(query, keys, lengths, W_q, W_k, v):
-    """The two published bugs, alone and together, and what goes wrong with the mask."""
+    """The two bugs, alone and together, and what goes wrong with the mask."""
     q, k = query @ W_q, keys @ W_k
     scores, linear = scored(query, keys, W_q, W_k, v), (q[:, None] + k) @ v
     apart = (torch.tanh(q)[:, None] + torch.tanh(k)) @ v

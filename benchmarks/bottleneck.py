@@ -1,0 +1,199 @@
+"""`python -m benchmarks.bottleneck`: the controls of lesson 01, three seeds each.
+
+The code is the lesson's own, loaded from its notebook. Strings written backwards by networks with
+one vector (as a start, fed at every step, of twice the size, from an encoder that reads one way)
+and by one that looks back; more steps; strings of one length only; and dates.
+Runs that bottleneck.json has already are kept: without the file, all are made.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import torch
+
+from benchmarks import report
+from transformer_lab import date_pairs
+from transformer_lab.checking import load_notebook
+from transformer_lab.files import read_json
+
+LESSON = report.ROOT / "notebooks" / "01_the_bottleneck.ipynb"
+SEEDS, STEPS, MORE_STEPS, STEPS_ON_EIGHT = range(3), 700, 2100, 1500
+LENGTHS = (2, 4, 8, 12, 16, 20, 24, 48)
+SIGNS = " ,-./0123456789abcdefghijklmnopqrstuvwxyz"
+STRINGS = ("FixedVector", "FedVector", "LooksBack", "OneWay", "FixedVector of 64")
+DATES = ("FixedVector", "FedVector", "LooksBack", "LooksBackByProduct")
+
+
+def lesson() -> dict:
+    """Return what the lesson defines; raises `ValueError` if a part of it cannot be loaded."""
+    code = load_notebook(LESSON)
+    if code["__problems__"]:
+        raise ValueError(f"{LESSON.name} does not load: {code['__problems__'][0]}")
+
+    class OneWay(code["FixedVector"]):
+        """The encoder reads from the left only; its last state is the vector."""
+
+        def __init__(self, size, signs=26):
+            super().__init__(size, signs)
+            self.encoder = torch.nn.GRU(size, size, batch_first=True)
+
+        def encode(self, source):
+            return self.encoder(self.letters(source))
+
+    return code | {"OneWay": OneWay}
+
+
+def build(code: dict, kind: str, seed: int, **options) -> torch.nn.Module:
+    """Return a new network; a kind is a class of the lesson, and a size if it is not 32."""
+    name, _, size = kind.partition(" of ")
+    torch.manual_seed(seed)
+    return code[name](int(size or 32), **options)
+
+
+def strings(code: dict, kind: str, seed: int, steps: int) -> dict:
+    """Train on strings of 2 to 24 letters; return what comes back, and where the network looks."""
+    model = build(code, kind, seed)
+    code["learn"](model, steps=steps, seed=seed)
+    return scores(code, model) | (looks(code, model) if kind == "LooksBack" else {})
+
+
+def eight(code: dict, kind: str, seed: int, steps: int) -> dict:
+    """Train on strings of eight letters only."""
+    model = build(code, kind, seed)
+    code["learn"](model, lambda generator: code["reversals"](128, 8, generator), steps, seed)
+    return scores(code, model)
+
+
+def scores(code: dict, model: torch.nn.Module) -> dict:
+    """Return shares by length, and by place for 8 and 24 letters."""
+    right = {n: code["right_letters"](model, n) for n in LENGTHS}
+    return {
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "exact": {n: rounded(r.all(1).float().mean()) for n, r in right.items()},
+        "letters": {n: rounded(r.float().mean()) for n, r in right.items()},
+        "places": {n: rounded(right[n].float().mean(0)) for n in (8, 24)},
+    }
+
+
+def looks(code: dict, model: torch.nn.Module) -> dict:
+    """Return the weight on the right letter, where it looks after lies, and what filling does."""
+    ways = {
+        "neither": (False, False),
+        "decoder looks": (False, True),
+        "encoder reads": (True, False),
+        "both": (True, True),
+    }
+    return {
+        "on_right_letter": {
+            n: rounded(torch.tensor(code["weight_on_the_right_letter"](model, n))) for n in LENGTHS
+        },
+        "looks_after": {
+            str(lies): rounded(code["looks_after"](model, told))
+            for lies, told in code["TOLD"].items()
+        },
+        "filling": {
+            name: {n: round(code["right_with_filling"](model, n, *way), 4) for n in (1, 2, 6)}
+            for name, way in ways.items()
+        },
+    }
+
+
+def rounded(numbers: torch.Tensor) -> float | list[float]:
+    """Return a number or a list of numbers with four decimals."""
+    return torch.round(numbers.double(), decimals=4).tolist()
+
+
+def dates(code: dict, kind: str, seed: int, steps: int) -> dict:
+    """Train on dates written in many ways; return the exact match on 2,000 unseen days."""
+    model = build(code, kind, seed, signs=len(SIGNS))
+    train = date_tables(date_pairs(20_000, seed=0))
+    test = date_tables(date_pairs(2_000, seed=1, split="test"))
+    code["learn"](model, lambda generator: some_dates(train, generator), steps, seed)
+    with torch.no_grad():
+        right = [
+            model(source, reads).argmax(-1).eq(wanted).all(1)
+            for source, reads, wanted in (with_reads(*table) for table in test)
+        ]
+    count = sum(p.numel() for p in model.parameters())
+    return {"parameters": count, "exact_match": rounded(torch.cat(right).float().mean())}
+
+
+def date_tables(pairs: list[tuple[str, str]]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Return ids of texts and of dates, two tables for each length of text."""
+    groups = {}
+    for text, date in pairs:
+        ids = ([SIGNS.index(sign) for sign in part.lower()] for part in (text, date))
+        groups.setdefault(len(text), []).append(tuple(ids))
+    return [tuple(map(torch.tensor, zip(*group, strict=True))) for group in groups.values()]
+
+
+def some_dates(tables: list, generator: torch.Generator) -> tuple:
+    """Return a batch of 64 dates whose texts have one length."""
+    sizes = torch.tensor([float(len(texts)) for texts, _ in tables])
+    texts, wanted = tables[torch.multinomial(sizes, 1, generator=generator)]
+    rows = torch.randint(len(texts), (64,), generator=generator)
+    return with_reads(texts[rows], wanted[rows])
+
+
+def with_reads(source: torch.Tensor, wanted: torch.Tensor) -> tuple:
+    """Return a batch as the lesson's `learn` wants it: source, what is read, what is wanted."""
+    start = torch.full((len(source), 1), len(SIGNS))
+    return source, torch.cat([start, wanted[:, :-1]], dim=1), wanted
+
+
+def plan(*, smoke: bool) -> Iterator[tuple[Callable, tuple, int]]:
+    """Yield experiment, kinds and number of steps."""
+    yield strings, STRINGS, 2 if smoke else STEPS
+    yield eight, ("FixedVector",), 2 if smoke else STEPS_ON_EIGHT
+    yield dates, DATES, 2 if smoke else STEPS
+    if not smoke:
+        yield strings, STRINGS[:2], MORE_STEPS
+        yield dates, DATES[:1], MORE_STEPS
+
+
+def measure(rows: list[dict] | None = None, *, smoke: bool = False) -> Iterator[dict]:
+    """Yield a row for each experiment, kind, seed and number of steps; those in `rows` as they are.
+
+    Loads the lesson only once something has to be trained.
+    """
+    code, names = None, ("experiment", "kind", "seed", "steps")
+    known = {tuple(row[name] for name in names): row for row in rows or []}
+    for experiment, kinds, steps in plan(smoke=smoke):
+        for kind, seed in itertools.product(kinds, range(1) if smoke else SEEDS):
+            which = experiment.__name__, kind, seed, steps
+            if which not in known:
+                code = code or lesson()
+                known[which] = dict(zip(names, which, strict=True))
+                known[which] |= experiment(code, kind, seed, steps)
+            yield known[which]
+
+
+def table(rows: list[dict]) -> str:
+    """Return the exact match of each seed as Markdown."""
+    lines = ["| experiment | kind | steps | exact match of each seed |", "|---" * 4 + "|"]
+    groups = {}
+    for row in rows:
+        name = row["experiment"], row["kind"], str(row["steps"])
+        shares = row.get("exact") or {"unseen days": row["exact_match"]}
+        for where, share in shares.items():
+            groups.setdefault((*name, where), []).append(f"{share:.2f}")
+    for (experiment, kind, steps, where), found in groups.items():
+        lines.append(f"| {experiment}, {where} | {kind} | {steps} | {', '.join(found)} |")
+    return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure, write bottleneck.json after every run, print the table."""
+    options = report.read_options("bottleneck", __doc__, arguments)
+    result = report.describe_run("bottleneck", smoke=options.smoke) | {"rows": []}
+    path = options.output and options.output / "bottleneck.json"
+    stored = read_json(path)["rows"] if path and path.exists() else []
+    for row in measure(stored, smoke=options.smoke):
+        result["rows"].append(row)
+        if path and len(result["rows"]) > len(stored):
+            report.write(path, result)
+    print(table(result["rows"]))
+
+
+if __name__ == "__main__":
+    main()
