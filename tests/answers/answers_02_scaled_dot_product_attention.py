@@ -637,7 +637,8 @@ def output_from_pytorch(query, key, value, mask=None):
 def with_an_added_mask(query, key, value, mask=None):
     scores = (query / math.sqrt(query.shape[-1])) @ key.mT
     if mask is not None:
-        scores = scores + torch.zeros(mask.shape).masked_fill(mask.logical_not(), float("-inf"))
+        zeros = torch.zeros(mask.shape, dtype=scores.dtype)
+        scores = scores + zeros.masked_fill(mask.logical_not(), float("-inf"))
     weights = torch.softmax(scores, -1)
     return weights @ value, weights
 
@@ -707,6 +708,78 @@ def with_zeroed_exps(query, key, value, mask=None):
     if mask is not None:
         exp = exp * mask
     return exp @ value / exp.sum(-1, keepdim=True), exp / exp.sum(-1, keepdim=True)
+
+
+@right("scaled_dot_product_attention")
+def with_one_minus_the_mask_times_minus_1e9(query, key, value, mask=None):
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = scores + (1.0 - mask.to(scores.dtype)) * -1e9  # −inf in float16, and 0 · −1e9 is 0
+    weights = scores.softmax(-1)
+    return weights @ value, weights
+
+
+@right("scaled_dot_product_attention")
+def with_where_and_a_plain_number(query, key, value, mask=None):
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+    weights = (scores if mask is None else torch.where(mask, scores, -1e9)).softmax(-1)
+    return weights @ value, weights
+
+
+@right("scaled_dot_product_attention")
+def with_a_softmax_in_float32_and_back(query, key, value, mask=None):
+    scores = (query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])).float()
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -1e9)  # fits: these are float32
+    weights = scores.softmax(-1).to(value.dtype)
+    return weights @ value, weights
+
+
+@wrong("scaled_dot_product_attention", "does not fit into float16", "−math.inf")
+def attention_minus_1e9_in_half_precision(query, key, value, mask=None):
+    """`scores.masked_fill(mask == 0, -1e9)`, the Annotated Transformer's line: no such float16."""
+    weights = weigh(query, key, mask, fill=-1e9)
+    return weights @ value, weights
+
+
+@wrong("scaled_dot_product_attention", "does not fit into float16")
+def attention_minus_1e9_put_in_place(query, key, value, mask=None):
+    """The same by masked_fill_, on scores of one's own."""
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    if mask is not None:
+        scores.masked_fill_(mask.logical_not(), -1e9)
+    weights = scores.softmax(-1)
+    return weights @ value, weights
+
+
+@wrong("scaled_dot_product_attention", "NaN", "0 · (−inf)")
+def attention_adds_a_mask_times_minus_1e9(query, key, value, mask=None):
+    """(1 − mask) · (−1e9) with −1e9 as a tensor: in float16 it is −inf, and 0 · −inf is NaN."""
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = scores + (~mask).to(scores.dtype) * torch.tensor([-1e9], dtype=scores.dtype)
+    weights = scores.softmax(-1)
+    return weights @ value, weights
+
+
+@wrong("scaled_dot_product_attention", "two dtypes meet", "dtype=scores.dtype")
+def attention_mask_made_in_float32(query, key, value, mask=None):
+    """torch.zeros(mask.shape) is float32 whatever the scores are."""
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = scores + torch.zeros(mask.shape).masked_fill(~mask, -math.inf)
+    weights = scores.softmax(-1)
+    return weights @ value, weights
+
+
+@wrong("scaled_dot_product_attention", "two dtypes meet")
+def attention_not_mask_times_minus_1e9(query, key, value, mask=None):
+    """A boolean times a number is float32, and so are the scores after it."""
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = scores + ~mask * -1e9
+    weights = scores.softmax(-1)
+    return weights @ value, weights
 
 
 @wrong("scaled_dot_product_attention", "not divided by √d_k")
@@ -901,7 +974,7 @@ def attention_mask_transposed(query, key, value, mask=None):
 
 @wrong("scaled_dot_product_attention", "the mask is used for the output and not for the returned")
 def attention_returns_unmasked_weights(query, key, value, mask=None):
-    """A published tutorial's way of extracting maps loses the mask."""
+    """The maps are made again for a picture, and the mask is forgotten."""
     return weigh(query, key, mask) @ value, weigh(query, key)
 
 
@@ -997,8 +1070,29 @@ def attention_with_dropout(query, key, value, mask=None):
     return weights @ value, weights
 
 
+LOWEST = {dtype: torch.finfo(dtype).min for dtype in (torch.float16, torch.float32, torch.float64)}
+
+
 @right("scaled_dot_product_attention")
 def key_by_key_with_a_running_maximum(query, key, value, mask=None):
+    shape = query.shape[:-1]
+    top, total = query.new_full((*shape, 1), -math.inf), query.new_zeros((*shape, 1))
+    output, scores = query.new_zeros((*shape, value.shape[-1])), []
+    for j in range(key.shape[-2]):
+        score = (query * key[..., j : j + 1, :]).sum(-1, keepdim=True) / math.sqrt(query.shape[-1])
+        if mask is not None:
+            score = torch.where(mask.expand(*shape, -1)[..., j : j + 1], score, LOWEST[score.dtype])
+        new = torch.maximum(top, score)
+        old, exp, top = torch.exp(top - new), torch.exp(score - new), new
+        total = total * old + exp
+        output = output * old + exp * value[..., j : j + 1, :]
+        scores.append(score)
+    return output / total, torch.exp(torch.cat(scores, -1) - top) / total
+
+
+@wrong("scaled_dot_product_attention", "NaN", "In float16", "−inf − (−inf)")
+def key_by_key_from_minus_infinity(query, key, value, mask=None):
+    """−1e30 is −inf in float16; if the first key is masked, −inf − (−inf) is NaN."""
     shape = query.shape[:-1]
     top, total = query.new_full((*shape, 1), -math.inf), query.new_zeros((*shape, 1))
     output, scores = query.new_zeros((*shape, value.shape[-1])), []
@@ -1300,7 +1394,7 @@ def repaired_by_scaling_the_query(query, key, value):
 
 
 @wrong("repaired_attention", "both bugs are still there")
-def as_published(query, key, value):
+def as_it_was_given(query, key, value):
     """Copied and not changed."""
     weights = torch.softmax(query @ key.transpose(-2, -1), dim=1) / math.sqrt(key.shape[-1])
     return weights @ value

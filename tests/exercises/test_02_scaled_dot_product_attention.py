@@ -25,6 +25,20 @@ MASKED_NAN = (
     "softmax: do not multiply by it, and do not put it into the weights."
 )
 
+TOO_LOW = (
+    "The number that is filled in where the mask is False does not fit into float16, whose lowest "
+    "is −65,504. Fill with −math.inf, or with torch.finfo(scores.dtype).min."
+)
+INFINITE = (
+    "In float16 a number such as −1e9 is −inf; 0 · (−inf) and −inf − (−inf) are NaN. Fill −inf "
+    "into the scores where the mask is False, with masked_fill or torch.where, and take the "
+    "softmax over all keys at once; or fill with torch.finfo(scores.dtype).min."
+)
+OTHER_DTYPE = (
+    "With float16 and a mask two dtypes meet. A tensor that is made for the mask needs the scores' "
+    "own: dtype=scores.dtype. Does a product with the mask make float32 of the scores?"
+)
+
 
 def row_sums(dim=-1):
     """Say what the weights along `dim` add up to, if it is not 1."""
@@ -536,6 +550,26 @@ def test_attention_in_half_and_double_precision(scaled_dot_product_attention):
         expect(answer, expected, attention_mistakes(*given), names=names, nan=OVERFLOW)
 
 
+def test_a_mask_fits_into_half_and_double_precision(scaled_dot_product_attention):
+    for dtype in (torch.float16, torch.float64):
+        given = [x.to(dtype) for x in inputs(2)]
+        wide = [x.double() for x in given]
+        expected = tuple(x.to(dtype) for x in attend(*wide, WIDE_MASK))
+        answer = masked_in_half_precision(scaled_dot_product_attention, *given)
+        mistakes, names = mask_mistakes(*wide, WIDE_MASK), ("output", "weights")
+        expect(answer, expected, mistakes, names=names, nan=INFINITE)
+
+
+def masked_in_half_precision(attention, *given):
+    """Call it with a mask; say what an error means that float16 alone brings."""
+    try:
+        return attention(*given, WIDE_MASK)
+    except RuntimeError as error:
+        assert "without overflow" not in str(error), TOO_LOW
+        assert "dtype" not in str(error) and "Half" not in str(error), OTHER_DTYPE
+        raise
+
+
 # ---- attention_gradient
 
 
@@ -697,7 +731,7 @@ def test_gradient_with_large_scores(attention_gradient):
 
 
 def repair_mistakes(query, key, value):
-    """The published bugs, alone and together; then every mistake of attention."""
+    """The two bugs, alone and together; then every mistake of attention."""
     many, root = attention_mistakes(query, key, value), math.sqrt(key.shape[-1])
     scores = query @ key.transpose(-2, -1)
     return {
