@@ -1122,9 +1122,9 @@ def changes_the_tokens(model, tokens):
     return not torch.allclose(seeded(model, tokens)[:, :-1], before[:, :-1])
 
 
-@wrong("leaks_future", "knows the mean of *all* tokens", "not their sum")
+@wrong("leaks_future", "output layer is centred", "add up to 0")
 def by_the_sum(model, tokens):
-    """Sums of logits: what rises and what falls cancels."""
+    """The gradient of `logits.sum()` is typed from habit, and the sum with it."""
     before = seeded(model, tokens)
     for t in range(1, tokens.shape[1]):
         changed = tokens.clone()
@@ -1132,6 +1132,36 @@ def by_the_sum(model, tokens):
         if (seeded(model, changed)[:, :t].sum(-1) - before[:, :t].sum(-1)).abs().max() > 1e-4:
             return True
     return False
+
+
+@wrong("leaks_future", "output layer is centred", "a softmax ignores")
+def by_the_mean(model, tokens):
+    """The mean logit of a position: the sum in another dress."""
+    return moved(model, tokens, lambda a, b: not torch.allclose(a.mean(-1), b.mean(-1), atol=1e-6))
+
+
+@wrong("leaks_future", "output layer is centred", "number by number")
+def by_one_sum_of_everything(model, tokens):
+    """The whole past added up to one number."""
+    return moved(model, tokens, lambda a, b: bool((a.sum() - b.sum()).abs() > 1e-3))
+
+
+@right("leaks_future")
+def by_a_random_mixture(model, tokens):
+    direction = torch.randn(1000, generator=torch.Generator().manual_seed(3))
+
+    def mixed(logits):
+        return logits.float() @ direction[: logits.shape[-1]]
+
+    return moved(model, tokens, lambda a, b: not torch.allclose(mixed(a), mixed(b), atol=1e-6))
+
+
+@right("leaks_future")
+def by_one_log_probability(model, tokens):
+    def first(logits):
+        return logits.float().log_softmax(-1)[..., 0]
+
+    return moved(model, tokens, lambda a, b: not torch.allclose(first(a), first(b), atol=1e-6))
 
 
 @wrong("leaks_future", "Your code stopped")
@@ -1176,9 +1206,9 @@ def with_a_relative_tolerance(model, tokens):
     return moved(model, tokens, lambda a, b: not torch.allclose(a, b, rtol=1e-2, atol=0))
 
 
-@wrong("leaks_future", "not the probabilities")
+@right("leaks_future")
 def by_the_probabilities(model, tokens):
-    """A softmax takes out what is added to all logits."""
+    """What is added to all logits alike changes no prediction, and may count as none."""
     return moved(model, tokens, lambda a, b: not torch.allclose(a.softmax(-1), b.softmax(-1)))
 
 
