@@ -2,7 +2,7 @@
 
 import json
 
-from benchmarks import bottleneck
+from benchmarks.lessons import bottleneck
 
 
 def measured(folder):

@@ -2,7 +2,7 @@
 
 import json
 
-from benchmarks import heads
+from benchmarks.lessons import heads
 
 
 def test_the_heads_are_measured_and_written(tmp_path, capsys):

@@ -2,7 +2,7 @@
 
 import json
 
-from benchmarks import scaling
+from benchmarks.lessons import scaling
 
 
 def test_the_race_is_run_and_written(tmp_path, capsys):

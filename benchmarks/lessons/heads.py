@@ -1,4 +1,4 @@
-"""`python -m benchmarks.heads`: the experiments of lesson 03, with more seeds and steps.
+"""`python -m benchmarks.lessons.heads`: the experiments of lesson 03, with more seeds and steps.
 
 The code is the lesson's own, loaded from its notebook: two look-ups with one head and with two,
 and what stands in front of a head or behind it. Two parts are here alone: letters in the place of
@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from benchmarks import report
+from benchmarks.reporting import report
 from transformer_lab.checking import load_notebook
 
 LESSON = report.ROOT / "notebooks" / "03_multi_head_attention.ipynb"

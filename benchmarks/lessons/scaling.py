@@ -1,4 +1,4 @@
-"""`python -m benchmarks.scaling`: the race of lesson 02, with more rates, seeds and steps.
+"""`python -m benchmarks.lessons.scaling`: the race of lesson 02, with more rates, seeds and steps.
 
 Sixteen queries learn to find sixteen keys, with each divisor of the scores and with additive
 scores, from two lengths of the first queries. The scores and the first numbers are the lesson's
@@ -11,7 +11,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from benchmarks import report
+from benchmarks.reporting import report
 from transformer_lab.checking import load_notebook
 
 LESSON = report.ROOT / "notebooks" / "02_scaled_dot_product_attention.ipynb"

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.bottleneck`: the controls of lesson 01, three seeds each.
+"""`python -m benchmarks.lessons.bottleneck`: the controls of lesson 01, three seeds each.
 
 The code is the lesson's own, loaded from its notebook. Strings written backwards by networks with
 one vector (as a start, fed at every step, of twice the size, from an encoder that reads one way)
@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from benchmarks import report
+from benchmarks.reporting import report
 from transformer_lab import date_pairs
 from transformer_lab.checking import load_notebook
-from transformer_lab.files import read_json
+from transformer_lab.support.files import read_json
 
 LESSON = report.ROOT / "notebooks" / "01_the_bottleneck.ipynb"
 SEEDS, STEPS, MORE_STEPS, STEPS_ON_EIGHT = range(3), 700, 2100, 1500
