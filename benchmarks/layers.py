@@ -19,7 +19,7 @@ from transformer_lab.checking import load_notebook
 
 LESSON = report.ROOT / "notebooks" / "06_the_layer.ipynb"
 SEEDS, STEPS, SHOWN = range(3), 600, 10
-RATES, ONE_WARMUP, BOTH_WARMUPS = (0.001, 0.003, 0.01, 0.03), (50,), (1, 50)
+RATES, WARMUPS = (0.001, 0.003, 0.01), (1, 50)
 FRAMES = {
     "post-LN": (),
     "pre-LN": (),
@@ -28,12 +28,20 @@ FRAMES = {
     "attention alone": ("feed-forward", "residual", "norm"),
     "attention and residual": ("feed-forward", "norm"),
 }
-PLANS = {
-    **{(frame, 6): (RATES, BOTH_WARMUPS) for frame in ("post-LN", "pre-LN", "no norm")},
-    **{(frame, 6): (RATES[:3], ONE_WARMUP) for frame in list(FRAMES)[3:]},
-    **{(frame, 2): (RATES[:3], ONE_WARMUP) for frame in list(FRAMES)[:5]},
-    ("attention alone", 1): (RATES[:3], ONE_WARMUP),
-}
+# What stands around the sub-layers, how many layers, the rates and the lengths of the warm-up.
+PLANS = (
+    ("post-LN", 6, RATES[1:], WARMUPS),
+    ("pre-LN", 6, RATES[1:], WARMUPS),
+    ("attention alone", 6, RATES, WARMUPS[1:]),
+    ("no residual", 6, RATES, WARMUPS[1:]),
+    ("no norm", 6, RATES, WARMUPS[1:]),
+    ("attention and residual", 6, RATES[1:2], WARMUPS[1:]),
+    ("attention alone", 1, RATES, WARMUPS[1:]),
+    ("no residual", 2, RATES, WARMUPS[1:]),
+    ("no norm", 2, RATES, WARMUPS[1:]),
+    ("post-LN", 2, RATES, WARMUPS[1:]),
+    ("pre-LN", 2, RATES, WARMUPS[1:]),
+)
 
 
 def lesson() -> dict:
@@ -87,7 +95,7 @@ def measure(*, smoke: bool = False) -> list[dict]:
     seeds, steps = (range(1), 2) if smoke else (SEEDS, STEPS)
     digits = [[x for (x,), _ in code["rows_of_digits"](steps, seed)] for seed in seeds]
     digits = torch.stack([torch.stack(batches) for batches in digits])
-    for (frame, layers), (rates, warmups) in PLANS.items():
+    for frame, layers, rates, warmups in PLANS:
         runs = list(product(rates, warmups, seeds))
         models = [new_model(code, frame, layers, seed) for *_, seed in runs]
         settings = list(zip(*runs, strict=True))
