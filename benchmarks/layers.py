@@ -74,7 +74,8 @@ def train_together(models: list, rows: Tensor, rates: list, warmups: list) -> Te
         return F.cross_entropy(logits.flatten(0, 1), row.flip(1).flatten())
 
     for step in range(1, rows.shape[1] + 1):
-        losses = vmap(loss_of)(parameters, buffers, rows[:, step - 1])
+        with sdpa_kernel(SDPBackend.MATH):  # vmap would take the fused kernel one by one
+            losses = vmap(loss_of)(parameters, buffers, rows[:, step - 1])
         gradients = torch.autograd.grad(
             losses.sum(), list(parameters.values()), materialize_grads=True
         )
@@ -99,10 +100,8 @@ def measure(*, smoke: bool = False) -> list[dict]:
         runs = list(product(rates, warmups, seeds))
         models = [new_model(code, frame, layers, seed) for *_, seed in runs]
         settings = list(zip(*runs, strict=True))
-        with sdpa_kernel(SDPBackend.MATH):
-            losses = train_together(
-                models, digits.repeat(len(runs) // len(seeds), 1, 1, 1), *settings[:2]
-            )
+        rows_of_all = digits.repeat(len(runs) // len(seeds), 1, 1, 1)
+        losses = train_together(models, rows_of_all, *settings[:2])
         for (rate, warmup, seed), each in zip(runs, losses, strict=True):
             means = [round(part.mean().item(), 3) for part in each.split(SHOWN)]
             row = {"frame": frame, "layers": layers, "rate": rate, "warmup": warmup, "seed": seed}

@@ -19,7 +19,7 @@ def test_the_layers_are_measured_and_written(tmp_path):
     assert result["smoke"] and {"hardware", "versions", "commit"} <= set(result)
     plans = sum(len(rates) * len(warmups) for *_, rates, warmups in layers.PLANS)
     assert len(result["rows"]) == plans
-    assert all(0 < loss < 10 for row in result["rows"] for loss in row["losses"])
+    assert all(0 < loss < 1000 for row in result["rows"] for loss in row["losses"])
 
 
 @pytest.mark.parametrize("frame", layers.FRAMES)
