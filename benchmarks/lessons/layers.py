@@ -1,4 +1,4 @@
-"""`python -m benchmarks.lessons.layers`: lesson 06's rows of digits, with more seeds, rates and steps.
+"""`python -m benchmarks.lessons.layers`: rows of digits, with more seeds, rates and steps.
 
 The model and the rows are the lesson's own, loaded from its notebook: an encoder learns to reverse
 six digits. What stands around the sub-layers, how many layers, how large a learning rate, and with

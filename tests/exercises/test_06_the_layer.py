@@ -16,6 +16,7 @@ from transformer_lab.checking.diagnosis import (
     random_weights,
 )
 
+FORBIDDEN = {"LayerNorm": ("nn.LayerNorm", "F.layer_norm")}  # as the task says
 NEARLY_ALL = 1 - 1e-6  # a dropout that leaves nothing shows where it stands, whatever its numbers
 
 # ---- predicted_numbers

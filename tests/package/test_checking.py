@@ -1,5 +1,6 @@
 """The checking machinery itself: what a learner is told, and what is left untouched."""
 
+import ast
 import json
 import random
 import re
@@ -10,13 +11,16 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import transformer_lab
 from transformer_lab.checking import (
     CannotCheck,
     CheckFailed,
     check,
+    check_files,
     close,
     expect,
     load_notebook,
+    read_cells,
     run_checks,
     target_folder,
     task_from,
@@ -29,6 +33,7 @@ from transformer_lab.checking.diagnosis import (
     expect_predictions,
     random_weights,
 )
+from transformer_lab.checking.own_work import require_own_work
 from transformer_lab.checking.sandbox import NOT_WRITTEN, NotWritten, run_check
 
 
@@ -527,6 +532,79 @@ def test_in_ipython_a_failure_is_its_message_alone():
     assert lines == ["✗ f(x)", "why"]
 
 
+# ---- own work
+
+
+def borrowed(length):
+    return transformer_lab.causal_mask(length)
+
+
+def borrowed_inside(length):
+    from transformer_lab import causal_mask as mask
+
+    return mask(length)
+
+
+def by_a_helper(length):
+    return borrowed(length)
+
+
+@pytest.mark.parametrize(
+    "answer", [transformer_lab.causal_mask, borrowed, borrowed_inside, by_a_helper]
+)
+def test_the_packages_own_answer_is_not_the_learners(answer):
+    with pytest.raises(CheckFailed, match=r"transformer_lab\.causal_mask itself"):
+        check(causal_mask=answer)
+
+
+def causal_mask(length):  # an answer may have the task's own name, and call itself
+    return torch.ones(length, length).tril() > 0 if length else causal_mask(1)[:0, :0]
+
+
+def test_an_answer_under_the_tasks_name_is_the_learners():
+    check(causal_mask)
+
+
+LN = nn.LayerNorm
+
+
+def by_name(x):
+    return nn.LayerNorm(4)(x)
+
+
+def by_alias(x):
+    return LN(4)(x)
+
+
+def by_function(x):
+    return torch.nn.functional.layer_norm(x, (4,))
+
+
+def without(x):
+    return x - x.mean()
+
+
+def test_a_task_that_says_without_means_it():
+    forbidden = ("nn.LayerNorm", "F.layer_norm")
+    for answer in (by_name, by_alias, by_function):
+        with pytest.raises(CheckFailed, match="the task is to do without"):
+            require_own_work("norm", answer, forbidden)
+    require_own_work("norm", without, forbidden)
+
+
+@pytest.mark.parametrize("path", check_files(), ids=lambda path: path.stem)
+def test_what_a_check_forbids_is_said_in_the_task(path):
+    forbidden = re.search(r"^FORBIDDEN = (\{.*?\n?\})$", path.read_text(), re.M | re.S)
+    if not forbidden:
+        pytest.skip("it forbids nothing")
+    lesson = (
+        course_module.course_folder() / "solutions" / f"{path.stem.removeprefix('test_')}.ipynb"
+    )
+    text = "".join(source for kind, source in read_cells(lesson) if kind == "markdown")
+    for names in ast.literal_eval(forbidden[1]).values():
+        assert all(re.search(rf"without[^.]*`{re.escape(name)}`", text) for name in names)
+
+
 # ---- load_notebook
 
 
@@ -611,3 +689,22 @@ def test_a_folder_without_exercises_is_a_value_error(tmp_path):
     for target in (tmp_path, tmp_path / "nowhere", "nowhere"):
         with pytest.raises(ValueError, match=re.escape(str(target))):
             target_folder(target)
+
+
+def test_a_notebook_gives_what_its_memory_would_hold(tmp_path):
+    """Lower-case constants, partials, helpers in other cells: one verdict, live and from the file."""
+    path = tmp_path / "n.ipynb"
+    sources = [
+        "from functools import partial\nsize = base + 1\nbase = 2",
+        "base = 1\nwidth = height = size = base + 1",
+        "unused = 1 / 0",
+        "def area(a, b): return a * b * scale()",
+        "scale = lambda: factor[0]\nfactor, other = [3], 4",
+        "doubled = partial(area, width)",
+        "check(doubled)",
+    ]
+    cells = [{"cell_type": "code", "source": source} for source in sources]
+    path.write_text(json.dumps({"cells": cells}))
+    names = load_notebook(path)
+    assert names["doubled"](5) == 30 and names["__problems__"] == []
+    assert "unused" not in names

@@ -9,7 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from transformer_lab import beam_search, greedy_decode, keep_top_k, keep_top_p, sample
+from transformer_lab import (
+    KVCache,
+    beam_search,
+    greedy_decode,
+    keep_top_k,
+    keep_top_p,
+    sample,
+)
 from transformer_lab.config import BOS, EOS, PAD
 
 some = settings(max_examples=8, deadline=None, derandomize=True)
@@ -330,3 +337,13 @@ def test_decoding_leaves_the_model_as_it_was(tiny):
         assert not tokens.requires_grad and tokens.dtype == torch.int64
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, before[name])
+
+
+def test_selecting_rows_of_a_cache_copies_what_is_held_and_no_room():
+    cache = KVCache()
+    for _ in range(17):  # one more than the first room
+        cache.append(torch.ones(2, 1, 1, 3), torch.ones(2, 1, 1, 4))
+    cache.select(torch.tensor([1, 0, 1]))
+    keys, values = cache.read()
+    assert keys.shape == (3, 1, 17, 3) and values.shape == (3, 1, 17, 4)
+    assert keys.untyped_storage().nbytes() == keys.numel() * keys.element_size()

@@ -278,3 +278,9 @@ def test_a_live_plot_without_a_kernel_or_without_records_shows_nothing(screen, m
     with LivePlot() as live:
         live(HISTORY)
     assert screen.shown == [] and capsys.readouterr().out == ""
+
+
+def test_the_loss_of_training_steps_is_named_apart_from_that_of_unseen_data():
+    """With dropout and label smoothing it is another quantity."""
+    labels = [text.get_text() for text in plot_history(HISTORY).get_legend().get_texts()]
+    assert labels == ["training objective", "unseen data"]

@@ -154,3 +154,19 @@ def test_the_options_are_target_and_json():
     progress.add_arguments(parser)
     options = parser.parse_args(["--target", "solutions", "--json"])
     assert (options.target, options.json) == ("solutions", True)
+
+
+@pytest.mark.parametrize("where", ["exercises", "."])
+@pytest.mark.parametrize("target", ["exercises", "./exercises"])
+def test_a_students_own_folder_comes_before_the_courses(
+    course, tmp_path, monkeypatch, where, target
+):
+    """The course lies elsewhere, and its own exercises are solved."""
+    hand_in(course, "def a(): return 1", "def b(): return 2", "def c(): return 3")
+    own = tmp_path / "home" / where
+    own.mkdir(parents=True)
+    (own / "01_x.ipynb").write_text(notebook("def a(): return 7"))
+    monkeypatch.chdir(tmp_path / "home")
+    if where == "." and target != "exercises":
+        pytest.skip("the folder is named, and is not there")
+    assert progress.measure(target)[0].why == "a is not 1."

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from transformer_lab import (
     PRESETS,
@@ -36,6 +37,7 @@ from transformer_lab.config import EOS, PAD
 from transformer_lab.model import parameters_of
 from transformer_lab.support.files import read_tensors
 from transformer_lab.training import STATE, loop
+from transformer_lab.training.checkpoints import identity_of, load_state
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -536,3 +538,43 @@ sys.exit(main(["train", "dates", "--output", sys.argv[1], "--device", "cpu"]))
 
 def read_history(folder: Path) -> list[dict]:
     return json.loads((folder / "history.json").read_text())
+
+
+# ------------------------------------------------------------------------- faults found by reading
+
+
+class Looks(TorchDispatchMode):
+    """Counts how often a number is read from a tensor: on a GPU, each read waits for the device."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += function is torch.ops.aten._local_scalar_dense.default
+        return function(*args, **(kwargs or {}))
+
+
+def test_a_good_loss_looks_at_the_numbers_once_and_builds_no_message():
+    logits, targets = torch.zeros(2, 3, 9), torch.tensor([[4, 5, 2], [6, 2, 0]])
+    with Looks() as looks:
+        sequence_loss(logits, targets)
+    assert looks.count == 1
+
+
+def test_evaluate_leaves_the_mode_as_it_was_even_if_it_fails(tiny):
+    model = fresh(tiny).train()
+    with pytest.raises(ValueError, match="from 0 to"):
+        evaluate(model, [([4, EOS], [99, EOS])])
+    assert model.training
+
+
+def test_the_state_is_read_without_a_side_effect(tiny, tmp_path):
+    run(tiny, folder=tmp_path)
+    model = fresh(tiny)
+    before = {name: p.detach().clone() for name, p in parameters_of(model).items()}
+    files = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    state = load_state(tmp_path, identity_of(model, CONFIG, PAIRS))
+    assert state.step == CONFIG.steps and list(state.snapshots) == [6, 9]
+    assert all(torch.equal(before[name], p) for name, p in parameters_of(model).items())
+    assert files == {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}

@@ -60,10 +60,6 @@ def run_checks(file: Path, objects: Mapping[str, Any], asked: Collection[str]) -
     spec = importlib.util.spec_from_file_location(file.stem, file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    forbidden = getattr(module, "FORBIDDEN", {})
-    for task in asked:
-        if task in objects:
-            require_own_work(task, objects[task], forbidden.get(task, ()))
     ran, missing = False, set()
     for check_name, needs in checks_in(file).items():
         if not set(needs) & set(asked):
@@ -80,6 +76,9 @@ def run_checks(file: Path, objects: Mapping[str, Any], asked: Collection[str]) -
             missing.add(stub.task)  # the other half of a pair: its checks have to wait
     if not ran:
         raise CheckFailed(f"To check {', '.join(asked)}, write {', '.join(sorted(missing))} too.")
+    forbidden = getattr(module, "FORBIDDEN", {})
+    for task in set(asked) & set(objects):  # a wrong answer was told its mistake, and ends above
+        require_own_work(task, objects[task], forbidden.get(task, ()))
 
 
 def target_folder(target: str | Path) -> Path:
