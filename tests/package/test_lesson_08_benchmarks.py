@@ -25,16 +25,13 @@ def test_exposure_runs_and_writes_what_it_measured(tmp_path):
 def test_warm_up_runs_and_writes_what_it_measured(tmp_path):
     warmup.main(["--smoke", "--output", str(tmp_path)])
     result = json.loads((tmp_path / "warmup.json").read_text())
-    names = [row["name"] for row in result["rows"] if row["experiment"] == "rates"]
-    assert names == list(warmup.RATES)
-    deep = [row for row in result["rows"] if row["experiment"] == "deep"]
-    assert [row["warmup"] for row in deep] == [1, 100]
+    assert [row["name"] for row in result["rows"]] == list(warmup.RATES)
 
 
 def test_the_rates_differ_in_their_first_steps_only_as_they_say():
     rates = {name: [rate(step) for step in range(1, 301)] for name, rate in warmup.RATES.items()}
     crest, large = warmup.CREST, warmup.LARGE
-    assert max(rates["ramp"]) == pytest.approx(crest) == pytest.approx(rates["ramp"][149])
+    assert max(rates["ramp"]) == rates["ramp"][149] == pytest.approx(crest)
     assert large == pytest.approx(150**0.5 * crest)
     assert rates["one large step"] == [large] + 299 * [crest]
     assert rates["five large steps"] == 5 * [large] + 295 * [crest]
