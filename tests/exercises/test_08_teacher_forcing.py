@@ -43,10 +43,10 @@ def test_the_six_numbers_are_predicted(predicted_training):
             None: "A pad costs −ln 1. Add up all 8 places, and divide by 8.",
         },
         "d": {
-            0.8: "The veil lies over all 5 words, the right one among them.",
+            0.8: "The smoothing covers all 5 words, the right one among them.",
             0.04: "That is what each of the other words gets.",
-            0.2: "That is the whole veil. What is left for the right word?",
-            0.85: "The veil is shared by all 5 words, not by the 4 others.",
+            0.2: "That is all of the smoothing. What is left for the right word?",
+            0.85: "The smoothing is shared by all 5 words, not by the 4 others.",
             None: "It is 1 − ε + ε/V.",
         },
         "e": {

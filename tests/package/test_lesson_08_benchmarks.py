@@ -1,0 +1,61 @@
+"""The longer experiments of lesson 08 run at toy size, and measure what they say."""
+
+import json
+
+import pytest
+import torch
+
+from benchmarks import exposure, warmup
+
+
+@pytest.fixture(scope="module")
+def dates():
+    return exposure.Dates(count=300, tests=40)
+
+
+def test_exposure_runs_and_writes_what_it_measured(tmp_path):
+    exposure.main(["--smoke", "--output", str(tmp_path)])
+    result = json.loads((tmp_path / "exposure.json").read_text())
+    assert result["smoke"] and {"hardware", "versions", "commit", "sizes"} <= set(result)
+    (row,) = result["rows"]
+    assert {"truth", "random", "own"} == set(row["after a digit"]["at the third digit"])
+    assert len(row["planted"]["dash"]) == 8 and len(row["by place"]["forced"]) == 11
+
+
+def test_warm_up_runs_and_writes_what_it_measured(tmp_path):
+    warmup.main(["--smoke", "--output", str(tmp_path)])
+    result = json.loads((tmp_path / "warmup.json").read_text())
+    assert [row["name"] for row in result["rows"]] == list(warmup.RATES)
+
+
+def test_the_rates_differ_in_their_first_steps_only_as_they_say():
+    rates = {name: [rate(step) for step in range(1, 301)] for name, rate in warmup.RATES.items()}
+    crest, large = warmup.CREST, warmup.LARGE
+    assert max(rates["ramp"]) == rates["ramp"][149] == pytest.approx(crest)
+    assert large == pytest.approx(150**0.5 * crest)
+    assert rates["one large step"] == [large] + 299 * [crest]
+    assert rates["five large steps"] == 5 * [large] + 295 * [crest]
+    assert rates["warm-up of 1 step"][149] == pytest.approx(crest)
+    assert max(rates["ramp to the large step"]) == pytest.approx(large)
+
+
+def test_other_digits_are_neither_of_the_two(dates):
+    digits = torch.tensor([3, 7]) + dates.zero
+    others = exposure.other_digits(dates, digits, digits.flip(0))
+    for row in range(2):
+        kept = [int(digit[row]) - dates.zero for digit, keep in others if keep[row]]
+        assert kept == [0, 1, 2, 4, 5, 6, 8, 9]
+
+
+def test_a_model_that_is_right_makes_no_mistakes_behind_the_truth(dates, monkeypatch):
+    monkeypatch.setattr(exposure, "said", lambda model, batch, read=None: batch.target_out)
+    asked = exposure.after_a_digit(None, dates)
+    assert asked["dates"] == 0 and asked["all"] == {"truth": 0.0, "random": 0.0, "own": 0.0}
+
+
+def test_the_truth_can_be_planted(dates):
+    torch.manual_seed(0)
+    model = dates.model(0).eval()
+    truth = dates.exam.target_out
+    written = exposure.go_on(model, dates.exam, exposure.THIRD, truth[:, exposure.THIRD])
+    assert torch.equal(written[:, : exposure.FOURTH], truth[:, : exposure.FOURTH])
