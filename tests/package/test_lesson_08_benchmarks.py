@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from benchmarks import exposure, warmup
+from benchmarks.lessons import exposure, warmup
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.exposure`: what a teacher-forced model says behind a mistake (lesson 08).
+"""`python -m benchmarks.lessons.exposure`: what a teacher-forced model says behind a mistake (lesson 08).
 
 Models that have learnt for 300 steps are asked after the truth, after a random wrong digit and
 after their own, on the same dates; then wrong tokens are planted in all dates. Three seeds draw
@@ -12,8 +12,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from benchmarks import report
-from benchmarks.ablation import endless_batches
+from benchmarks.lessons.ablation import endless_batches
+from benchmarks.reporting import report
 from transformer_lab import (
     PRESETS,
     Batch,

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.warmup`: what the first steps of a learning rate do (lesson 08).
+"""`python -m benchmarks.lessons.warmup`: what the first steps of a learning rate do (lesson 08).
 
 The preset's model takes 150 steps at six learning rates that differ in their first steps. Three
 seeds draw the weights and the order of the batches.
@@ -6,8 +6,8 @@ seeds draw the weights and the order of the batches.
 
 from collections.abc import Callable, Iterator
 
-from benchmarks import report
-from benchmarks.exposure import Dates, ramp, train_at
+from benchmarks.lessons.exposure import Dates, ramp, train_at
+from benchmarks.reporting import report
 from transformer_lab import noam_rate
 
 LONG = {"seeds": 3, "count": 40_000, "steps": 150}
