@@ -106,7 +106,7 @@ class Trainer:
         self.model, self.config, self.way = model.train(), config, way
         self.device = next(model.parameters()).device
         precision = "bfloat16" if way.bfloat16 else "float32"
-        self.objective = Objective(model, replace(config, precision=precision))
+        self.objective = Objective(model, replace(config, precision=precision, compile=False))
         self.corpus = Corpus(
             pairs,
             config.max_tokens,

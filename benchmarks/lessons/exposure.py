@@ -1,4 +1,4 @@
-"""`python -m benchmarks.lessons.exposure`: what a teacher-forced model says behind a mistake (lesson 08).
+"""`python -m benchmarks.lessons.exposure`: what a model says behind a mistake (lesson 08).
 
 Models that have learnt for 300 steps are asked after the truth, after a random wrong digit and
 after their own, on the same dates; then wrong tokens are planted in all dates. Three seeds draw

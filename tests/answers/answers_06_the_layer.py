@@ -139,9 +139,9 @@ class WithVarAndCorrection(GivenNorm):
         return (x - mean) * torch.rsqrt(variance + self.eps) * self.gamma + self.beta
 
 
-@right("LayerNorm")
+@wrong("LayerNorm", "uses F.layer_norm", "do without")
 class WithTheLibrary(GivenNorm):
-    """Forbidden by the text, and right."""
+    """The numbers are right, and the text says to do without."""
 
     def forward(self, x):
         return F.layer_norm(x, (x.shape[-1],), self.gamma, self.beta, self.eps)
