@@ -5,16 +5,18 @@ from dataclasses import dataclass
 from transformer_lab.config import ModelConfig, TrainConfig
 from transformer_lab.decoding import MAX_BEAM
 from transformer_lab.support.validation import require
+from transformer_lab.tokenizer import smallest_vocab_size
 
-TASKS = ("dates", "multi30k-raw", "multi30k-tok")
+SHORT_PAIR = 80  # characters, both sides together
+TASKS = ("dates", "multi30k-raw", "multi30k-tok", "pairs")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
     """A task, a model for it, and how to train and decode it.
 
-    `data` is "dates", "multi30k-raw" or "multi30k-tok". The vocabulary sizes of `model` are what
-    the tokenizer is asked for; it may find fewer pieces. `beam=1` decodes greedily.
+    `data` is "dates", "multi30k-raw", "multi30k-tok" or "pairs". The vocabulary sizes of `model`
+    are what the tokenizer is asked for; it may find fewer pieces. `beam=1` decodes greedily.
 
     Raises `ValueError` for an unknown task or parts of the wrong type.
     """
@@ -113,6 +115,31 @@ PRESETS = {
         ),
         beam=5,
     ),
+    # The user's own sentences; `fitted_settings` says what of this depends on them.
+    "pairs": Preset(
+        data="pairs",
+        model=_sizes(
+            100,
+            d_model=64,
+            num_heads=4,
+            d_ff=256,
+            num_encoder_layers=2,
+            num_decoder_layers=2,
+            dropout=0.1,
+            max_length=2048,  # twice what a side of a pair may have in characters
+            pre_norm=True,
+        ),
+        training=TrainConfig(
+            steps=2000,
+            max_tokens=1200,  # a pair of the greatest length must go into a batch
+            warmup=150,
+            rate_factor=0.35,
+            clip_norm=1.0,
+            checkpoint_every=100,
+            average=5,
+        ),
+        beam=4,
+    ),
     # The paper's two models, for their size and speed: Multi30k is far too small for them, and
     # WMT14, which they were made for, is not part of the course.
     "base": Preset(data="multi30k-raw", model=_sizes(37_000), training=TrainConfig(), beam=4),
@@ -123,3 +150,21 @@ PRESETS = {
         beam=4,
     ),
 }
+
+
+def fitted_settings(pairs: list[tuple[str, str]]) -> dict:
+    """Return the settings of the preset "pairs" that depend on the pairs to learn from.
+
+    Short ones, of at most 80 characters on average with both sides together, are read character
+    by character, with the model of the dates. Longer ones are read in pieces, one merge of
+    byte-pair encoding for 8 pairs and at most 8,000.
+    """
+    texts = [text for pair in pairs for text in pair]
+    characters, size = sum(map(len, texts)), smallest_vocab_size(texts)
+    if characters <= SHORT_PAIR * len(pairs):
+        return _vocabulary(size)
+    return _vocabulary(size + min(8000, len(pairs) // 8))
+
+
+def _vocabulary(size: int) -> dict:
+    return {"source_vocab_size": size, "target_vocab_size": size}
