@@ -7,7 +7,6 @@ from transformer_lab.decoding import MAX_BEAM
 from transformer_lab.support.validation import require
 from transformer_lab.tokenizer import smallest_vocab_size
 
-SHORT_PAIR = 80  # characters, both sides together
 TASKS = ("dates", "multi30k-raw", "multi30k-tok", "pairs")
 
 
@@ -130,10 +129,11 @@ PRESETS = {
             pre_norm=True,
         ),
         training=TrainConfig(
-            steps=2000,
+            steps=1500,
             max_tokens=1200,  # a pair of the greatest length must go into a batch
             warmup=150,
             rate_factor=0.35,
+            label_smoothing=0.0,
             clip_norm=1.0,
             checkpoint_every=100,
             average=5,
@@ -151,20 +151,33 @@ PRESETS = {
     ),
 }
 
+SHORT_PAIR, MANY_PAIRS = 80, 10_000  # the first in characters, both sides together
+SENTENCES = {"d_model": 128, "dropout": 0.3, "warmup": 200, "rate_factor": 0.8, "steps": 1500}
+MANY_SENTENCES = {
+    "d_model": 192,
+    "num_heads": 6,
+    "d_ff": 512,
+    "num_encoder_layers": 3,
+    "num_decoder_layers": 3,
+    "dropout": 0.2,
+    "warmup": 700,
+    "rate_factor": 0.8,
+    "steps": 8000,
+}
+
 
 def fitted_settings(pairs: list[tuple[str, str]]) -> dict:
     """Return the settings of the preset "pairs" that depend on the pairs to learn from.
 
-    Short ones, of at most 80 characters on average with both sides together, are read character
-    by character, with the model of the dates. Longer ones are read in pieces, one merge of
-    byte-pair encoding for 8 pairs and at most 8,000.
+    Short pairs, of at most 80 characters on average with both sides together, are read character
+    by character. Longer ones are read in pieces, one merge of byte-pair encoding for 8 pairs and
+    at most 8,000, by a wider model with smoothed labels; from 10,000 pairs its size is that of the
+    preset "multi30k".
     """
     texts = [text for pair in pairs for text in pair]
-    characters, size = sum(map(len, texts)), smallest_vocab_size(texts)
-    if characters <= SHORT_PAIR * len(pairs):
-        return _vocabulary(size)
-    return _vocabulary(size + min(8000, len(pairs) // 8))
-
-
-def _vocabulary(size: int) -> dict:
-    return {"source_vocab_size": size, "target_vocab_size": size}
+    size, fitted = smallest_vocab_size(texts), {}
+    if sum(map(len, texts)) > SHORT_PAIR * len(pairs):
+        size += min(8000, len(pairs) // 8)
+        fitted = MANY_SENTENCES if len(pairs) >= MANY_PAIRS else SENTENCES
+        fitted = fitted | {"label_smoothing": 0.1}
+    return fitted | dict.fromkeys(("source_vocab_size", "target_vocab_size"), size)

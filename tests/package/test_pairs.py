@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from transformer_lab import load_run, train
 from transformer_lab.data import load_pairs, pairs
 from transformer_lab.data.pairs import keep_splits, kept_splits, read_pairs, split_pairs
-from transformer_lab.presets import PRESETS, fitted_settings
-from transformer_lab.runs import score
+from transformer_lab.presets import fitted_settings
+from transformer_lab.runs import find_preset, score
 from transformer_lab.support.files import read_json, read_tensors
 from transformer_lab.training import STATE
 
@@ -144,7 +144,7 @@ def test_a_tenth_is_held_out_twice_and_at_most_a_thousand(count, held_out):
 def test_the_same_file_gives_the_same_splits_on_every_machine(file):
     splits, notes = load_pairs(file)
     assert list(splits) == ["train", "val", "test"] and notes == []
-    assert [target for _, target in splits["test"]] == ["105", "110", "114", "118", "130", "133"]
+    assert [target for _, target in splits["test"]] == ["105", "110", "114", "128", "130", "133"]
 
 
 def test_files_that_are_given_are_taken_as_they_are_and_what_they_repeat_is_counted(file, tmp_path):
@@ -229,13 +229,28 @@ def test_kept_pairs_that_were_touched_are_refused_by_name(tmp_path, name, damage
 # ---- Sizes
 
 
-def test_short_pairs_are_read_in_characters_and_long_ones_in_pieces():
-    short = fitted_settings(NUMBERS)
-    letters = set("".join(source + target for source, target in NUMBERS)) - {" "}
-    assert short["target_vocab_size"] == 4 + 1 + len(letters)
-    long = [(f"{'some words ' * 5}{i}", f"{'andere Worte ' * 5}{i}") for i in range(800)]
-    letters = set("".join(source + target for source, target in long)) - {" "}
-    assert fitted_settings(long)["source_vocab_size"] == 4 + 1 + len(letters) + 100
+def fitted_to(some_pairs) -> tuple[int, dict]:
+    """Return the number of merges, and the other settings that are fitted."""
+    settings = fitted_settings(some_pairs)
+    sizes = {settings.pop("source_vocab_size"), settings.pop("target_vocab_size")}
+    letters = set("".join(source + target for source, target in some_pairs)) - {" "}
+    return sizes.pop() - (4 + 1 + len(letters)), settings
+
+
+def test_short_pairs_are_read_in_characters_and_long_ones_in_pieces_by_a_wider_model():
+    long = [(f"{'some words ' * 5}{i}", f"{'andere Worte ' * 5}{i}") for i in range(70_000)]
+    assert fitted_to(NUMBERS) == (0, {})
+    merges, settings = fitted_to(long[:800])
+    assert merges == 100 and settings["d_model"] == 128
+    merges, settings = fitted_to(long[:10_000])
+    assert merges == 1250 and settings["d_model"] == 192
+    assert fitted_to(long)[0] == 8000
+
+
+def test_what_is_fitted_makes_a_model():
+    for pair in ((text, text) for text in ("short", "long " * 20)):
+        sizes = find_preset("pairs", fitted_settings([pair] * 10_000)).model
+        assert sizes.d_model % sizes.num_heads == 0
 
 
 # ---- Runs
@@ -319,9 +334,11 @@ def test_notes_are_warnings_unless_someone_listens(file, tmp_path):
     ]
 
 
-def test_what_is_given_counts_more_than_what_fits(whole):
-    config = load_run(whole).model.config
-    assert config.d_model == 16 and config.max_length == PRESETS["pairs"].model.max_length
+def test_what_is_given_counts_more_than_what_fits(whole, file, tmp_path):
+    size = load_run(whole).tokenizer.vocab_size + 3
+    given = SHORT | {"steps": 1, "source_vocab_size": size, "target_vocab_size": size}
+    run = train("pairs", tmp_path / "run", data=file, progress=False, **given)
+    assert run.tokenizer.vocab_size == size and run.model.config.d_model == 16
 
 
 @pytest.mark.serial
