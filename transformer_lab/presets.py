@@ -174,9 +174,9 @@ def fitted_settings(pairs: list[tuple[str, str]]) -> dict:
     at most 8,000, by a wider model with smoothed labels; from 10,000 pairs its size is that of the
     preset "multi30k".
 
-    Of 500 numbers in words, 5,000 being there, 84.5 % came out right in pieces and 85.0 % in
-    characters, after 1,000 steps. Of captions, 5,000 being there, characters gave BLEU 0.5 and 600
-    merges 11.0, after 700 steps of d_model 128, in about the same time.
+    Measured once each, with 5,000 pairs, on 200 that were held out: numbers in words came out
+    right to 85.0 % in characters, to 84.5 % with 500 merges (1,000 steps); captions reached BLEU
+    0.5 in characters, 11.0 with 600 merges (700 steps, d_model 128).
     """
     texts = [text for pair in pairs for text in pair]
     size, fitted = smallest_vocab_size(texts), {}
