@@ -17,16 +17,9 @@ import torch.distributed as dist
 from transformer_lab import plots
 from transformer_lab.checking import progress
 from transformer_lab.config import ModelConfig, TrainConfig
+from transformer_lab.data.pairs import kept_splits
 from transformer_lab.presets import PRESETS
-from transformer_lab.runs import (
-    METRICS,
-    PRETRAINED,
-    Run,
-    default_device,
-    load_run,
-    load_task,
-    train,
-)
+from transformer_lab.runs import METRICS, PRETRAINED, Run, default_device, load_run, train
 from transformer_lab.support.files import read_json
 from transformer_lab.support.validation import require
 from transformer_lab.training import STATE
@@ -292,7 +285,7 @@ def _train(options: argparse.Namespace) -> int:
 def _example(run: Run) -> str:
     """Return a sentence that the run can translate, quoted for a shell."""
     if run.data == "pairs":
-        return shlex.quote(load_task("pairs", folder=run.folder)["test"][0][0])
+        return shlex.quote(kept_splits(run.folder)["test"][0][0])
     return f'"{EXAMPLES["dates" if run.data == "dates" else "multi30k"]}"'
 
 

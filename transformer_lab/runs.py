@@ -28,17 +28,14 @@ NUM_TRAINING_DATES, NUM_TEST_DATES = 40_000, 2_000
 PRETRAINED = Path(__file__).parent / "pretrained"
 
 
-def load_task(
-    data: str, seed: int = 0, folder: str | os.PathLike | None = None
-) -> dict[str, TextPairs]:
+def load_task(data: str, seed: int = 0) -> dict[str, TextPairs]:
     """Return the splits of a task by name: "train", "val", and the test sets.
 
-    `data` is "dates", "multi30k-raw" or "multi30k-tok", or "pairs" for those that the run in
-    `folder` has kept; `ValueError` for any other.
+    `data` is "dates", "multi30k-raw" or "multi30k-tok"; `ValueError` for any other: pairs of a
+    user's own are in the run that has kept them.
     """
-    require(data in TASKS, f"data must be one of {TASKS}, got {data!r}")
-    if data == "pairs":
-        return kept_splits(as_folder(folder))
+    tasks = [task for task in TASKS if task != "pairs"]
+    require(data in tasks, f"data must be one of {tasks}, got {data!r}")
     if data == "dates":
         return {
             "train": date_pairs(NUM_TRAINING_DATES, seed),
@@ -255,7 +252,7 @@ class Run:
 
     def evaluate(self, *, beam: int | None = None, progress: bool = False) -> dict:
         """Score the test sets, as `score` does; of a user's own pairs, those that were held out."""
-        splits = load_task(self.data, folder=self.folder)
+        splits = kept_splits(self.folder) if self.data == "pairs" else load_task(self.data)
         scores = {}
         for name in sorted(set(splits) - {"train", "val"}):
             sources, references = zip(*splits[name], strict=True)
