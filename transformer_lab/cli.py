@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ import torch.distributed as dist
 from transformer_lab import plots
 from transformer_lab.checking import progress
 from transformer_lab.config import ModelConfig, TrainConfig
+from transformer_lab.data.pairs import kept_splits
 from transformer_lab.presets import PRESETS
 from transformer_lab.runs import METRICS, PRETRAINED, Run, default_device, load_run, train
 from transformer_lab.support.files import read_json
@@ -110,6 +112,7 @@ def _add_train(commands) -> None:
         f"examples:\n"
         f"  {NAME} train dates --output runs/dates\n"
         f"  {NAME} train multi30k --output runs/small --d-model 128 --num-heads 4 --seed 1\n"
+        f"  {NAME} train pairs --data sentences.tsv --output runs/mine\n"
         f"  torchrun --nproc-per-node 2 -m transformer_lab train dates --output runs/two\n\n"
         f"Ctrl-C stops it. The same command goes on from the last checkpoint.",
     )
@@ -117,7 +120,8 @@ def _add_train(commands) -> None:
     parser.add_argument("preset", choices=PRESETS, metavar="PRESET", help=", ".join(PRESETS))
     parser.add_argument("--output", required=True, metavar="RUN", help="folder for the run")
     _add_device(parser)
-    about = "What is not given is as in the preset."
+    _add_pairs(parser)
+    about = "What is not given is as in the preset; that of pairs is fitted to the data."
     group = parser.add_argument_group("training", about)
     _add_settings(group, TrainConfig)
     group = parser.add_argument_group("model", about)
@@ -135,7 +139,23 @@ def _add_train(commands) -> None:
     parser.set_defaults(command=_train)
 
 
+def _add_pairs(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "sentences of your own",
+        "For the preset pairs: UTF-8 text, gzipped or not, with a source, a tab and a target in "
+        "each line. The run keeps them, so that it goes on without the file.",
+    )
+    group.add_argument("--data", metavar="FILE", help="the pairs to learn from")
+    for name in ("valid", "test"):
+        group.add_argument(f"--{name}", metavar="FILE", help="else a tenth of --data is held out")
+    group.add_argument(
+        "--skip-bad", action="store_true", help="leave out bad lines, also if they are many"
+    )
+
+
 def _in_a_line(name: str) -> str:
+    if name == "pairs":
+        return "sentences of your own, from --data FILE; sizes and steps are fitted to them"
     model, training = PRESETS[name].model, PRESETS[name].training
     return (
         f"{PRESETS[name].data}: {model.num_encoder_layers}+{model.num_decoder_layers} layers, "
@@ -190,7 +210,8 @@ def _add_evaluate(commands) -> None:
         commands,
         "evaluate",
         "score a trained model on sentences that it has never seen",
-        f"The score is exact match for dates, BLEU (sacreBLEU) for Multi30k.\n\n"
+        f"The score is exact match for dates, BLEU (sacreBLEU) for Multi30k, and for sentences of\n"
+        f"your own these two and chrF, on those that were held out.\n\n"
         f"example:\n  {NAME} evaluate --run runs/dates",
     )
     _add_run(parser)
@@ -248,14 +269,24 @@ def _train(options: argparse.Namespace) -> int:
     if options.vocab_size is not None:
         require(options.preset != "dates", "dates are read in characters: they take no vocab-size")
         settings |= dict.fromkeys(("source_vocab_size", "target_vocab_size"), options.vocab_size)
+    own = {name: getattr(options, name) for name in ("data", "valid", "test", "skip_bad")}
+    settings |= {name: value for name, value in own.items() if value}
+    if options.preset == "pairs":
+        settings["on_note"] = lambda note: _say(f"{NAME}: note: {note}")
     with _processes(options.device) as device:
         _say(f"{options.preset} on {device}: reading the data, then training. Ctrl-C stops it.")
         run = train(options.preset, options.output, device=device, progress=_is_first(), **settings)
     if _is_first():
         _print_scores(read_json(run.folder / METRICS)["scores"])
-        example = EXAMPLES["dates" if run.data == "dates" else "multi30k"]
-        print(f'Try it:\n  {NAME} translate --run {options.output} "{example}"')
+        print(f"Try it:\n  {NAME} translate --run {options.output} {_example(run)}")
     return 0
+
+
+def _example(run: Run) -> str:
+    """Return a sentence that the run can translate, quoted for a shell."""
+    if run.data == "pairs":
+        return shlex.quote(kept_splits(run.folder)["test"][0][0])
+    return f'"{EXAMPLES["dates" if run.data == "dates" else "multi30k"]}"'
 
 
 @contextmanager
@@ -356,7 +387,12 @@ def _evaluate(options: argparse.Namespace) -> int:
 
 def _print_scores(scores: dict) -> None:
     for name, values in scores.items():
-        if "bleu" in values:
+        if "chrf" in values:
+            print(
+                f"{name}: {values['exact_match']:.2%} exactly right, BLEU {values['bleu']:.2f}, "
+                f"chrF {values['chrf']:.2f}  ({values['signature']}; {values['chrf_signature']})"
+            )
+        elif "bleu" in values:
             print(f"{name}: BLEU {values['bleu']:.2f}  ({values['signature']})")
         else:
             print(f"{name}: {values['exact_match']:.2%} exactly right, of dates never seen")

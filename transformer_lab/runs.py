@@ -2,7 +2,9 @@
 
 import os
 import platform
+import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -11,11 +13,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transformer_lab.config import PAD
-from transformer_lab.data import batches_by_tokens, date_pairs, load_multi30k, pad
+from transformer_lab.data import batches_by_tokens, date_pairs, load_multi30k, load_pairs, pad
+from transformer_lab.data.pairs import TextPairs, holds_splits, keep_splits, kept_splits
 from transformer_lab.decoding import MAX_BEAM, beam_search, greedy_decode
 from transformer_lab.model import Transformer, attention_maps, load, save
-from transformer_lab.presets import PRESETS, TASKS, Preset
-from transformer_lab.support.files import as_folder, read_json, write_json
+from transformer_lab.presets import PRESETS, TASKS, Preset, fitted_settings
+from transformer_lab.support.files import as_folder, locked, read_json, write_json
 from transformer_lab.support.validation import require, require_type
 from transformer_lab.tokenizer import Tokenizer, train_tokenizer
 from transformer_lab.training import CHECKPOINTS, STATE, fit, rank_and_size
@@ -24,15 +27,15 @@ TOKENIZER, HISTORY, METRICS = "tokenizer.json", "history.json", "metrics.json"
 NUM_TRAINING_DATES, NUM_TEST_DATES = 40_000, 2_000
 PRETRAINED = Path(__file__).parent / "pretrained"
 
-TextPairs = list[tuple[str, str]]
-
 
 def load_task(data: str, seed: int = 0) -> dict[str, TextPairs]:
     """Return the splits of a task by name: "train", "val", and the test sets.
 
-    `data` is "dates", "multi30k-raw" or "multi30k-tok"; `ValueError` for any other.
+    `data` is "dates", "multi30k-raw" or "multi30k-tok"; `ValueError` for any other: pairs of a
+    user's own are in the run that has kept them.
     """
-    require(data in TASKS, f"data must be one of {TASKS}, got {data!r}")
+    tasks = [task for task in TASKS if task != "pairs"]
+    require(data in tasks, f"data must be one of {tasks}, got {data!r}")
     if data == "dates":
         return {
             "train": date_pairs(NUM_TRAINING_DATES, seed),
@@ -46,6 +49,11 @@ def train(
     preset: str | Preset,
     output: str | os.PathLike,
     *,
+    data: str | os.PathLike | None = None,
+    valid: str | os.PathLike | None = None,
+    test: str | os.PathLike | None = None,
+    skip_bad: bool = False,
+    on_note: Callable[[str], None] = warnings.warn,
     device: str | None = None,
     on_record: Callable[[list[dict]], None] | None = None,
     progress: bool = True,
@@ -54,18 +62,22 @@ def train(
     """Train a preset and keep everything in the folder `output`; an interrupted run goes on.
 
     `settings` replace those of the preset's `ModelConfig` and `TrainConfig`, such as `d_model`,
-    `steps` or `seed`. Raises `ValueError` for an unknown preset or setting, for a `max_length`
-    below that of the data, or if `output` holds something else.
+    `steps` or `seed`. The preset "pairs" reads the user's own file `data`, and `valid` and `test`
+    if they are given, as `load_pairs` does; `on_note` is called with what it notes. The run keeps
+    the splits: it goes on without the file, and is fitted to them as `fitted_settings` says.
+    Raises `ValueError` for an unknown preset or setting, for a `max_length` below that of the
+    data, for a bad file, or if `output` holds something else, such as a run on other pairs.
     """
-    preset = find_preset(preset, settings)
     folder = as_folder(output)
     _require_run_folder(folder)
-    splits = load_task(preset.data, preset.training.seed)
+    files = {"data": data, "valid": valid, "test": test, "skip_bad": skip_bad}
+    files = {name: value for name, value in files.items() if value not in (None, False)}
+    preset, splits = _prepare(preset, settings, folder, files, on_note)
     tokenizer = _train_tokenizer(preset, splits["train"])
-    train_pairs, valid_pairs = (encode_pairs(tokenizer, splits[name]) for name in ("train", "val"))
-    longest = max(len(ids) for pair in [*train_pairs, *valid_pairs] for ids in pair)
-    given = preset.model.max_length
-    require(longest <= given, f"max_length must be at least {longest} for this data, got {given}")
+    encoded = {name: encode_pairs(tokenizer, pairs) for name, pairs in splits.items()}
+    longest = max(len(ids) for pairs in encoded.values() for pair in pairs for ids in pair)
+    limit = preset.model.max_length
+    require(longest <= limit, f"max_length must be at least {longest} for this data, got {limit}")
     sizes = {"source_vocab_size": tokenizer.vocab_size, "target_vocab_size": tokenizer.vocab_size}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(preset.training.seed)
@@ -73,9 +85,9 @@ def train(
     model.to(device or default_device())
     history = fit(
         model,
-        train_pairs,
+        encoded["train"],
         preset.training,
-        valid_pairs=valid_pairs,
+        valid_pairs=encoded["val"],
         folder=folder,
         on_record=on_record,
         progress=progress,
@@ -85,6 +97,42 @@ def train(
         notes = {"seed": preset.training.seed, "training": asdict(preset.training)}
         run.save(history, notes, progress=progress)
     return run
+
+
+def _prepare(
+    preset: str | Preset, settings: dict, folder: Path, files: dict, on_note: Callable[[str], None]
+) -> tuple[Preset, dict[str, TextPairs]]:
+    """Return the preset with these settings, and the splits of its task."""
+    if "pairs" in (preset, getattr(preset, "data", None)):
+        splits = _own_splits(folder, files, on_note)
+        fitted = fitted_settings(splits["train"]) if preset == "pairs" else {}
+        return find_preset(preset, fitted | settings), splits
+    given = sorted(files)
+    require(not given, f"{given} must go with the preset pairs, got the preset {preset!r:.60}")
+    preset = find_preset(preset, settings)
+    return preset, load_task(preset.data, preset.training.seed)
+
+
+def _own_splits(folder: Path, files: dict, on_note: Callable[[str], None]) -> dict[str, TextPairs]:
+    """Return the splits of the user's files, or those that the run in `folder` has kept of them."""
+    kept, is_first = holds_splits(folder), rank_and_size()[0] == 0
+    if "data" not in files:
+        require(
+            kept and not files,
+            f"the preset pairs must have data, a file with a source, a tab and a target in each "
+            f"line, got {sorted(files) or 'none'}",
+        )
+        return kept_splits(folder)
+    require(
+        kept or not (folder / STATE).exists(),
+        f"{folder} must be new, empty or a run on pairs, got a run on something else",
+    )
+    splits, notes = load_pairs(**files)
+    for note in notes if is_first else ():
+        on_note(note)
+    with locked(folder / CHECKPOINTS) if is_first else nullcontext():
+        keep_splits(folder, splits, write=is_first)
+    return splits
 
 
 def default_device() -> str:
@@ -203,8 +251,8 @@ class Run:
         return weights.cpu(), self.tokenizer.tokens(tokens[1:]), self.tokenizer.tokens(source)
 
     def evaluate(self, *, beam: int | None = None, progress: bool = False) -> dict:
-        """Score the test sets: exact match on unseen dates, BLEU with its signature on Multi30k."""
-        splits = load_task(self.data)
+        """Score the test sets, as `score` does; of a user's own pairs, those that were held out."""
+        splits = kept_splits(self.folder) if self.data == "pairs" else load_task(self.data)
         scores = {}
         for name in sorted(set(splits) - {"train", "val"}):
             sources, references = zip(*splits[name], strict=True)
@@ -231,18 +279,33 @@ class Run:
 
 
 def score(data: str, hypotheses: Sequence[str], references: Sequence[str]) -> dict:
-    """Return {"exact_match"} for dates; {"bleu", "signature"} for Multi30k.
+    """Return {"exact_match"} for dates; {"bleu", "signature"} for Multi30k; for pairs all of these
+    and {"chrf", "chrf_signature"}. Exact match is a share, from 0 to 1, the others go to 100.
 
-    `raw` is scored cased with sacreBLEU's 13a tokenisation, `tok` as it is (`tokenize=none`).
+    BLEU is sacreBLEU's, cased and with its 13a tokenisation. Of `tok` it takes the words as they
+    are (`tokenize=none`), and of pairs no longer n-grams than the references have (`eff:yes`).
     """
-    if data == "dates":
+    scores = {}
+    if data in ("dates", "pairs"):
         hits = sum(h == r for h, r in zip(hypotheses, references, strict=True))
-        return {"exact_match": hits / len(references)}
-    from sacrebleu.metrics import BLEU
+        scores["exact_match"] = hits / len(references)
+    if data != "dates":
+        scores |= _sacrebleu_scores(data, list(hypotheses), [list(references)])
+    return scores
 
-    metric = BLEU(tokenize="none", force=True) if data == "multi30k-tok" else BLEU()
-    bleu = metric.corpus_score(list(hypotheses), [list(references)])
-    return {"bleu": bleu.score, "signature": str(metric.get_signature())}
+
+def _sacrebleu_scores(data: str, hypotheses: list[str], references: list[list[str]]) -> dict:
+    from sacrebleu.metrics import BLEU, CHRF
+
+    options = {"multi30k-tok": {"tokenize": "none", "force": True}}
+    bleu = BLEU(**options.get(data, {"effective_order": data == "pairs"}))
+    scores = {"bleu": bleu.corpus_score(hypotheses, references).score}
+    scores["signature"] = str(bleu.get_signature())
+    if data == "pairs":
+        chrf = CHRF()
+        scores["chrf"] = chrf.corpus_score(hypotheses, references).score
+        scores["chrf_signature"] = str(chrf.get_signature())
+    return scores
 
 
 def describe_hardware(device: torch.device) -> dict:

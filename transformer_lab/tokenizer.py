@@ -37,7 +37,7 @@ def train_tokenizer(
     The same texts give the same tokenizer. Raises `ValueError` on anything else.
     """
     texts = _clean(texts)
-    alphabet = sorted({SPACE}.union(*texts))
+    alphabet = _alphabet(texts)
     smallest = len(SPECIAL) + len(alphabet)
     require(len(alphabet) > 1, "texts must hold some words to learn from, got none")
     require(kind in ("bpe", "characters"), f'kind must be "bpe" or "characters", got {kind!r}')
@@ -51,6 +51,15 @@ def train_tokenizer(
         f"characters of these texts), at most 10,000,000, got {vocab_size!r}",
     )
     return _train_bpe(texts, vocab_size, alphabet)
+
+
+def smallest_vocab_size(texts: Iterable[str]) -> int:
+    """Return the size of a vocabulary of nothing but the characters of `texts` and special ids."""
+    return len(SPECIAL) + len(_alphabet(_clean(texts)))
+
+
+def _alphabet(texts: list[str]) -> list[str]:
+    return sorted({SPACE}.union(*texts))
 
 
 def _train_bpe(texts: list[str], vocab_size: int, alphabet: list[str]) -> "Tokenizer":

@@ -113,9 +113,13 @@ def with_cache(target: Tensor, rows: tuple[int, ...] = (0, 1)) -> Tensor:
     return MODEL.decode(target, memory[: len(target)], mask[: len(target)], cache=cache)
 
 
-def a_file(folder):
-    (folder / "file").write_text("text")
+def a_file(folder, content=b"text"):
+    (folder / "file").write_bytes(content)
     return folder / "file"
+
+
+def train_pairs(folder, content, **files):
+    return train("pairs", folder / "run", data=a_file(folder, content), **files)
 
 
 # What is called, the words for what was expected, and the words for what came.
@@ -473,6 +477,27 @@ BAD = {
         (lambda: train("dates", None), "folder must be a path", "NoneType"),
         (lambda folder: train("dates", a_file(folder)), "must be a folder", "a file"),
         (lambda folder: train("dates", a_file(folder).parent), "new, empty or an earlier", "file"),
+        (lambda folder: train("dates", folder, data="x"), "go with the preset pairs", "'dates'"),
+        (lambda folder: train("dates", folder, skip_bad=True), "with the preset pairs", "'dates'"),
+        (lambda folder: train("pairs", folder), "must have data, a file with", "none"),
+        (lambda folder: train("pairs", folder, test="x"), "must have data, a file", "['test']"),
+        (lambda folder: train("pairs", folder, data=3), "must be given as a path", "int"),
+        (lambda folder: train("pairs", folder, data=folder), "must be a file with", "a folder"),
+        (lambda folder: train("pairs", folder, data=folder / "x"), "must be a file", "nothing"),
+        (lambda folder: train_pairs(folder, b""), "a pair in each line", "an empty file"),
+        (lambda folder: train_pairs(folder, b" \n\n"), "a pair in each line", "an empty file"),
+        (lambda folder: train_pairs(folder, b"a\0b"), "must be UTF-8 text", "a binary file"),
+        (lambda folder: train_pairs(folder, b"\xff\xfea\0"), "must be UTF-8 text", "UTF-16"),
+        (lambda folder: train_pairs(folder, b"a\tb\n\xfc\t"), "UTF-8 text", "0xfc in line 2"),
+        (lambda folder: train_pairs(folder, b"\x1f\x8b\0"), "a file that can be read", "ended"),
+        (lambda folder: train_pairs(folder, b"a\tb"), "at least 10 different sources", "1"),
+        (lambda folder: train_pairs(folder, b"a\tb\n" * 99), "10 different sources", "1"),
+        (lambda folder: train_pairs(folder, b"a b\n"), "a tab and a target", "without a tab (line"),
+        (lambda folder: train_pairs(folder, b"a\tb\tc"), "a tab and", "more than one tab (line 1"),
+        (lambda folder: train_pairs(folder, b"a\t"), "a tab and a target", "empty side (line 1"),
+        (lambda folder: train_pairs(folder, b"a\tb", skip_bad=3), "True or False", "3"),
+        (lambda folder: train_pairs(folder, b"a\tb", valid="x"), "x must be a file", "nothing"),
+        (lambda folder: train_pairs(folder, b"a\tb", test=folder), "must be a file", "a folder"),
     ],
     "Run": [
         (lambda: trained().translate(None), "texts must be a list of strings", "NoneType"),

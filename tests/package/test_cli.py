@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -163,6 +164,46 @@ def test_an_unknown_preset_is_refused_with_those_that_there_are(capsys):
     assert exit.value.code == 2
     message = capsys.readouterr().err
     assert all(name in message for name in PRESETS)
+
+
+@pytest.fixture
+def sentences(tmp_path):
+    """A file of twelve pairs, and one line that is none."""
+    path = tmp_path / "sentences.tsv"
+    path.write_text("".join(f"say {i} 'x'\t{i}\n" for i in range(12)) + "no tab\n")
+    return path
+
+
+def test_sentences_of_your_own_are_learnt_scored_and_translated(sentences, tmp_path, capsys):
+    run, settings = tmp_path / "run", ["--steps=2", "--skip-bad", *AS_OPTIONS]
+    command = ["train", "pairs", "--data", str(sentences), "--output", str(run), *settings]
+    assert cli.main(command) == 0
+    captured = capsys.readouterr()
+    (note,) = (x for x in captured.err.splitlines() if x.startswith("transformer-lab: note: "))
+    assert "1 without a tab (line 13); they are left out" in note
+    assert "test: 0.00% exactly right, BLEU 0" in captured.out and "eff:yes" in captured.out
+    assert cli.main(["evaluate", "--run", str(run), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == read_json(run / "metrics.json")["scores"]
+    example = shlex.split(captured.out.splitlines()[-1])
+    assert example[:4] == ["transformer-lab", "translate", "--run", str(run)]
+    assert cli.main(example[1:]) == 0 and example[4].endswith("'x'")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["dates", "--data=sentences.tsv"], "['data'] must go with the preset pairs"),
+        (["multi30k", "--skip-bad"], "['skip_bad'] must go with the preset pairs"),
+        (["pairs"], "must have data"),
+        (["pairs", "--valid=a", "--test=b"], "got ['test', 'valid']"),
+        (["pairs", "--data=no/such/file"], "no/such/file must be a file"),
+    ],
+)
+def test_files_of_pairs_go_with_the_preset_pairs(arguments, words, tmp_path, capsys):
+    assert cli.main(["train", *arguments, "--output", str(tmp_path / "run")]) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith("transformer-lab: error: ") and words in line
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.serial

@@ -7,5 +7,6 @@ pairs of texts; a corpus of your own goes into `pairs.py`'s format, or into a fi
 from transformer_lab.data.batches import Batch, batches_by_tokens, pad
 from transformer_lab.data.dates import date_pairs
 from transformer_lab.data.multi30k import load_multi30k
+from transformer_lab.data.pairs import load_pairs
 
-__all__ = ["Batch", "batches_by_tokens", "date_pairs", "load_multi30k", "pad"]
+__all__ = ["Batch", "batches_by_tokens", "date_pairs", "load_multi30k", "load_pairs", "pad"]
