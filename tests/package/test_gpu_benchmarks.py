@@ -64,7 +64,7 @@ def test_every_part_runs_at_toy_size_and_writes_its_file(tmp_path, capsys):
         for table in result["tables"]:
             assert all(len(row) == len(table["columns"]) for row in table["rows"])
     assert out.rindex("wrote ") < out.index("## search"), "the tables come last"
-    numerics = json.loads((tmp_path / "numerics.json").read_text())
+    numerics = json.loads((tmp_path / "gpu_numerics.json").read_text())
     assert all(row["within"] == "yes" for row in numerics["ways"]) and len(numerics["ways"]) == 8
     inference = json.loads((tmp_path / "gpu_inference.json").read_text())
     assert all(row["equal"] == row["sentences"] for row in inference["rows"])
@@ -85,7 +85,7 @@ def test_only_some_parts_and_what_fails_is_said(tmp_path, monkeypatch, capsys):
     parts = ["--only", "speed", "--only", "numerics", "--search"]
     assert gpu.main(["--smoke", *parts, "--output", str(tmp_path)]) == 1
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"gpu_search.json", "numerics.json"}
+    assert names == {"gpu_search.json", "gpu_numerics.json"}
     captured = capsys.readouterr()
     assert "speed: RuntimeError: CUDA error: no kernel image" in captured.err
     assert "Left out: one thing: RuntimeError: CUDA error" in captured.out

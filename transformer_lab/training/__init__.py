@@ -1,8 +1,7 @@
-"""How a model learns (paper, section 5). Read `loss.py`, `step.py`, `loop.py`, in this order.
+"""How a model learns (paper, section 5). Read `loss.py`, `schedule.py`, `step.py`, `loop.py`.
 
-`loss.py` is the objective as an equation, `step.py` one step down its gradient (a new schedule of
-the learning rate goes there), `loop.py` takes the steps, `checkpoints.py` keeps what an interrupted
-run needs.
+`loss.py` is the objective as an equation, `schedule.py` the learning rate, `step.py` one step down
+the gradient, `loop.py` takes the steps, `checkpoints.py` keeps what an interrupted run needs.
 `fused_loss.py` computes the same loss faster and can be left alone.
 """
 
@@ -14,7 +13,8 @@ from transformer_lab.training.checkpoints import (
 )
 from transformer_lab.training.loop import evaluate, fit
 from transformer_lab.training.loss import sequence_loss
-from transformer_lab.training.step import Objective, noam_rate, rank_and_size, train_step
+from transformer_lab.training.schedule import noam_rate
+from transformer_lab.training.step import Objective, rank_and_size, train_step
 
 __all__ = [
     "CHECKPOINTS",

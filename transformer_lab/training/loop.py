@@ -31,7 +31,8 @@ from transformer_lab.training.checkpoints import (
     take_snapshot,
 )
 from transformer_lab.training.loss import sequence_loss
-from transformer_lab.training.step import Objective, noam_rate, rank_and_size, train_step
+from transformer_lab.training.schedule import learning_rate
+from transformer_lab.training.step import Objective, rank_and_size, train_step
 
 Pairs = Sequence[tuple[Sequence[int], Sequence[int]]]
 
@@ -141,7 +142,7 @@ def _steps(
             batch = next(batches)
             state.step += 1
             for group in optimizer.param_groups:
-                group["lr"] = _rate(state.step, model, config)
+                group["lr"] = learning_rate(state.step, model.config.d_model, config)
             losses.append(_take_step(objective, batch, optimizer, state.step, config))
             state.tokens += batch.num_tokens
             if state.step % RECORD_EVERY == 0 or _is_checkpoint(state.step, config):
@@ -168,10 +169,6 @@ def _data_parallel(objective: Objective) -> nn.Module:
     return nn.parallel.DistributedDataParallel(objective) if rank_and_size()[1] > 1 else objective
 
 
-def _rate(step: int, model: Transformer, config: TrainConfig) -> float:
-    return config.rate_factor * noam_rate(step, model.config.d_model, config.warmup)
-
-
 def _is_checkpoint(step: int, config: TrainConfig) -> bool:
     return step % config.checkpoint_every == 0 or step == config.steps
 
@@ -192,7 +189,11 @@ def _record(
         f"the loss became {loss.item()} at or before step {state.step}; a lower rate_factor, a "
         f"longer warmup or clip_norm=1 may help",
     )
-    record = {"step": state.step, "loss": loss.item(), "rate": _rate(state.step, model, config)}
+    record = {
+        "step": state.step,
+        "loss": loss.item(),
+        "rate": learning_rate(state.step, model.config.d_model, config),
+    }
     if valid_pairs:
         record |= {f"valid_{name}": x for name, x in evaluate(model, valid_pairs).items()}
     return record | {"tokens": state.tokens}

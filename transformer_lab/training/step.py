@@ -1,4 +1,4 @@
-"""One step of training (paper, section 5): the rate, the objective, and the step itself."""
+"""One step of training (paper, section 5): the objective, and a step down its gradient."""
 
 import torch
 import torch.distributed as dist
@@ -11,20 +11,10 @@ from transformer_lab.model import Transformer
 from transformer_lab.support.validation import (
     require,
     require_ids,
-    require_sizes,
     require_type,
     shape_and_type,
 )
 from transformer_lab.training.fused_loss import fused_sequence_loss
-
-
-def noam_rate(step: int, d_model: int, warmup: int = 4000) -> float:
-    """Return d_model^−½ · min(step^−½, step · warmup^−³⁄²) (paper, 5.3, equation 3).
-
-    Raises `ValueError` unless step, d_model and warmup are 1 or more.
-    """
-    require_sizes(step=step, d_model=d_model, warmup=warmup)
-    return d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
 
 
 class Objective(nn.Module):
