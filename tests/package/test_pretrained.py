@@ -8,6 +8,7 @@ import torch
 
 from benchmarks import ship
 from transformer_lab import cli, load_multi30k, load_run
+from transformer_lab.model import parameters_of
 from transformer_lab.runs import PRETRAINED, score
 from transformer_lab.support.files import read_json, read_tensors
 
