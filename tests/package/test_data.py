@@ -1,6 +1,5 @@
 """Batches, bucketing by length, dates and Multi30k."""
 
-import importlib.util
 import os
 import random
 import re
@@ -180,9 +179,10 @@ def test_dates_depend_on_the_seed_alone():
     assert date_pairs(100, 6) != first
 
 
+@pytest.mark.usefixtures("without_shape_checks")  # which draw random numbers of their own
 def test_dates_leave_the_random_state_alone():
     state = random.getstate()
-    PLAIN.date_pairs(100, 5)  # run-time type checks draw random numbers of their own
+    date_pairs(100, 5)
     assert random.getstate() == state
 
 
@@ -224,52 +224,43 @@ def test_multi30k_has_its_published_sizes(variant, monkeypatch, tmp_path):
 # -------------------------------------------------------------------------------- bad input
 
 
-def as_readers_have_it():
-    """The module without the run-time type checks of the test run, which would come first."""
-    origin = importlib.util.find_spec("transformer_lab.data").origin
-    spec = importlib.util.spec_from_file_location("transformer_lab.data", origin)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-PLAIN = as_readers_have_it()
 IDS = torch.ones(2, 3, dtype=torch.int64)
 
 BAD = {
-    "no pairs": (lambda: PLAIN.Batch.from_pairs([]), "at least one pair of sentences, got none"),
-    "empty source": (lambda: PLAIN.Batch.from_pairs([([2], [2]), ([], [2])]), "pair 1 must be"),
-    "empty target": (lambda: PLAIN.Batch.from_pairs([([2], [])]), "pair 0 must be .* at least EOS"),
-    "three sentences": (lambda: PLAIN.Batch.from_pairs([([2], [2], [2])]), "pair 0 must be"),
-    "sentences not in pairs": (lambda: PLAIN.Batch.from_pairs([[5, 2]]), "pair 0 must be"),
-    "texts": (lambda: PLAIN.Batch.from_pairs([("ab", "cd")]), "pair 0 must be"),
-    "fractions as ids": (lambda: PLAIN.Batch.from_pairs([([1.5], [2])]), "pair 0 must be"),
-    "rank": (lambda: PLAIN.Batch(IDS[0], IDS), r"source must be .* got shape \(3,\)"),
+    "no pairs": (lambda: Batch.from_pairs([]), "at least one pair of sentences, got none"),
+    "empty source": (lambda: Batch.from_pairs([([2], [2]), ([], [2])]), "pair 1 must be"),
+    "empty target": (lambda: Batch.from_pairs([([2], [])]), "pair 0 must be .* at least EOS"),
+    "three sentences": (lambda: Batch.from_pairs([([2], [2], [2])]), "pair 0 must be"),
+    "sentences not in pairs": (lambda: Batch.from_pairs([[5, 2]]), "pair 0 must be"),
+    "texts": (lambda: Batch.from_pairs([("ab", "cd")]), "pair 0 must be"),
+    "fractions as ids": (lambda: Batch.from_pairs([([1.5], [2])]), "pair 0 must be"),
+    "rank": (lambda: Batch(IDS[0], IDS), r"source must be .* got shape \(3,\)"),
     "dtype": (
-        lambda: PLAIN.Batch(IDS, IDS.float()),
+        lambda: Batch(IDS, IDS.float()),
         "target must hold integer ids .* got torch.float32",
     ),
-    "sentences": (lambda: PLAIN.Batch(IDS, IDS[:1]), "same number of sentences.* got 2 and 1"),
-    "empty batch": (lambda: PLAIN.Batch(IDS[:0], IDS[:0]), "at least one, got 0 and 0"),
-    "sentence too long": (lambda: PLAIN.batches_by_tokens([3, 9], 8), "got 9 for sentence 1"),
-    "too long by one entry": (lambda: PLAIN.batches_by_tokens([(3, 9)], 8), "got 9 for sentence 0"),
+    "sentences": (lambda: Batch(IDS, IDS[:1]), "same number of sentences.* got 2 and 1"),
+    "empty batch": (lambda: Batch(IDS[:0], IDS[:0]), "at least one, got 0 and 0"),
+    "sentence too long": (lambda: batches_by_tokens([3, 9], 8), "got 9 for sentence 1"),
+    "too long by one entry": (lambda: batches_by_tokens([(3, 9)], 8), "got 9 for sentence 0"),
     "length zero": (
-        lambda: PLAIN.batches_by_tokens([3, 0], 8),
+        lambda: batches_by_tokens([3, 0], 8),
         "from 1 to .* got 0 for sentence 1",
     ),
-    "no tokens": (lambda: PLAIN.batches_by_tokens([3], 0), "from 1 to max_tokens=0, got 3"),
-    "count zero": (lambda: PLAIN.date_pairs(0, 0), "count must be .* from 1, got 0"),
-    "count not whole": (lambda: PLAIN.date_pairs(1.5, 0), r"count must be a whole .* got 1\.5"),
-    "no seed": (lambda: PLAIN.date_pairs(1, None), "seed must be .* from 0, got None"),
-    "negative seed": (lambda: PLAIN.date_pairs(1, -1), "seed must be .* from 0, got -1"),
-    "split": (lambda: PLAIN.date_pairs(1, 0, split="val"), "split must be .* got 'val'"),
-    "locale": (lambda: PLAIN.date_pairs(1, 0, locale="xx"), "locale must be .* got 'xx'"),
-    "locale in words": (lambda: PLAIN.date_pairs(1, 0, locale="a b"), "locale must .* got 'a b'"),
-    "no locale": (lambda: PLAIN.date_pairs(1, 0, locale=None), "locale must be .* got 'None'"),
-    "empty locale": (lambda: PLAIN.date_pairs(1, 0, locale=""), "locale must be .* got ''"),
+    "no tokens": (lambda: batches_by_tokens([3], 0), "from 1 to max_tokens=0, got 3"),
+    "count zero": (lambda: date_pairs(0, 0), "count must be .* from 1, got 0"),
+    "count not whole": (lambda: date_pairs(1.5, 0), r"count must be a whole .* got 1\.5"),
+    "no seed": (lambda: date_pairs(1, None), "seed must be .* from 0, got None"),
+    "negative seed": (lambda: date_pairs(1, -1), "seed must be .* from 0, got -1"),
+    "split": (lambda: date_pairs(1, 0, split="val"), "split must be .* got 'val'"),
+    "locale": (lambda: date_pairs(1, 0, locale="xx"), "locale must be .* got 'xx'"),
+    "locale in words": (lambda: date_pairs(1, 0, locale="a b"), "locale must .* got 'a b'"),
+    "no locale": (lambda: date_pairs(1, 0, locale=None), "locale must be .* got 'None'"),
+    "empty locale": (lambda: date_pairs(1, 0, locale=""), "locale must be .* got ''"),
 }
 
 
+@pytest.mark.usefixtures("without_shape_checks")  # which would come first
 @pytest.mark.parametrize(("call", "message"), BAD.values(), ids=BAD)
 def test_bad_input_is_named_in_one_sentence(call, message):
     with pytest.raises(ValueError, match=message) as caught:

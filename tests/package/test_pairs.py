@@ -100,7 +100,10 @@ def test_a_gzip_bomb_is_not_unpacked(tmp_path, monkeypatch):
         read_pairs(tmp_path / "bomb")
 
 
-@pytest.mark.parametrize("damage", [b"\x1f\x8b", gzip.compress(b"a\tb\n" * 99)[:-9]])
+DAMAGED = {"its first bytes": b"\x1f\x8b", "cut short": gzip.compress(b"a\tb\n" * 99)[:-9]}
+
+
+@pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED)
 def test_a_damaged_archive_is_named(tmp_path, damage):
     (tmp_path / "pairs.gz").write_bytes(damage)
     with pytest.raises(ValueError, match=r"pairs\.gz must be a file that can be read, got"):
