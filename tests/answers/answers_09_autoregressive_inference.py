@@ -888,7 +888,7 @@ def with_tensors_and_topk(step, bos_id, eos_id, beam, max_length, alpha):
         tokens, totals = tokens[~done], totals[~done]
         if len(tokens) == 0 or len(ended) >= beam:
             break
-    ended += zip(totals.tolist(), tokens.tolist(), strict=True)
+    ended = ended or list(zip(totals.tolist(), tokens.tolist(), strict=True))
     return max(ended, key=lambda pair: pair[0] / ((4 + len(pair[1])) / 6) ** alpha)[1]
 
 
@@ -906,13 +906,14 @@ def one_prefix_at_a_time(step, bos_id, eos_id, beam, max_length, alpha):
                 new.append(((*ids, token), total + more.item()))
         hypotheses = heapq.nlargest(beam, new, key=lambda pair: pair[1])
 
-    def score(pair):
-        return pair[1] / ((5 + len(pair[0]) - 1) / 6) ** alpha
+    def score(pair):  # a pair of two: whether it has ended, then how good it is
+        ids, total = pair
+        return len(ids) > 1 and ids[-1] == eos_id, total / ((5 + len(ids) - 1) / 6) ** alpha
 
     return list(max(hypotheses, key=score)[0])
 
 
-def refilled(step, bos_id, eos_id, beam, max_length, alpha, early=True):
+def refilled(step, bos_id, eos_id, beam, max_length, alpha, early=True, twice=False):
     """As the package does it: `beam` prefixes live on, whatever has ended."""
     living, ended = [(0.0, [bos_id])], []
     while living and len(living[0][1]) < max_length:
@@ -923,11 +924,12 @@ def refilled(step, bos_id, eos_id, beam, max_length, alpha, early=True):
             for token in range(rows.shape[1])
         ]
         every.sort(reverse=True)
-        ended += [pair for pair in every[:beam] if pair[1][-1] == eos_id]
+        places = 2 * beam if twice else beam
+        ended += [pair for pair in every[:places] if pair[1][-1] == eos_id]
         living = [pair for pair in every if pair[1][-1] != eos_id][:beam]
         if early and len(ended) >= beam:
             break
-    return max(ended + living, key=lambda x: x[0] / ((4 + len(x[1])) / 6) ** alpha)[1]
+    return max(ended or living, key=lambda x: x[0] / ((4 + len(x[1])) / 6) ** alpha)[1]
 
 
 @right("beam_search")
@@ -938,6 +940,63 @@ def always_as_many_alive(step, bos_id, eos_id, beam, max_length, alpha):
 @right("beam_search")
 def until_the_room_is_used_up(step, bos_id, eos_id, beam, max_length, alpha):
     return tuple(refilled(step, bos_id, eos_id, beam, max_length, alpha, early=False))
+
+
+@right("beam_search")
+def all_that_ends_among_twice_as_many(*given):
+    return refilled(*given, twice=True)
+
+
+@right("beam_search")
+def twice_as_many_and_no_early_stop(*given):
+    return refilled(*given, early=False, twice=True)
+
+
+@right("beam_search")
+def twice_the_candidates_on_tensors(step, bos_id, eos_id, beam, max_length, alpha):
+    """The published form: topk of 2K, K of them go on, and finished ones are returned."""
+    prefixes, log_p = torch.tensor([[bos_id]]), torch.zeros(1)
+    finished = []
+    for n in range(1, max_length):
+        total = (log_p[:, None] + step(prefixes)).flatten()
+        total, index = total.topk(min(2 * beam, len(total)))
+        V = step(prefixes).shape[1]
+        parent, token = index // V, index % V
+        candidates = torch.cat([prefixes[parent], token[:, None]], dim=1)
+        ended = token == eos_id
+        scores = total / ((5 + n) / 6) ** alpha
+        finished += [
+            (scores[i].item(), candidates[i].tolist())
+            for i in ended.nonzero().flatten()
+            if i < beam
+        ]
+        go_on = (~ended).nonzero().flatten()[:beam]
+        prefixes, log_p = candidates[go_on], total[go_on]
+        if len(finished) >= beam or len(go_on) == 0:
+            break
+    return max(finished)[1] if finished else prefixes[0].tolist()
+
+
+@right("beam_search")
+def only_the_best_finished_are_kept(step, bos_id, eos_id, beam, max_length, alpha):
+    """A heap of `beam` finished ones, and a stop only when nothing alive can do better."""
+    living, finished = [(0.0, [bos_id])], []
+    for n in range(1, max_length):
+        every = []
+        for total, ids in living:
+            row = step(torch.tensor([ids]))[0].tolist()
+            every += [(total + more, [*ids, token]) for token, more in enumerate(row)]
+        every.sort(reverse=True)
+        for total, ids in every[:beam]:
+            if ids[-1] == eos_id:
+                heapq.heappush(finished, (total / ((5 + n) / 6) ** alpha, ids))
+        finished = heapq.nlargest(beam, finished)
+        heapq.heapify(finished)
+        living = [pair for pair in every if pair[1][-1] != eos_id][:beam]
+        hope = living[0][0] / ((4 + max_length) / 6) ** alpha if living else -math.inf
+        if finished and max(finished)[0] >= hope:
+            break
+    return max(finished)[1] if finished else living[0][1]
 
 
 @dataclass
@@ -956,7 +1015,7 @@ class Hypothesis:
 def with_objects_and_recursion(step, bos_id, eos_id, beam, max_length, alpha):
     def rounds(living, ended):
         if not living or len(ended) >= beam or len(living[0].ids) == max_length:
-            return living + ended
+            return ended or living
         rows = step(torch.tensor([h.ids for h in living], dtype=torch.int32))
         new = sorted(
             (n for h, row in zip(living, rows, strict=True) for n in h.then(row)),
@@ -997,9 +1056,11 @@ def beam_variant(step, bos_id, eos_id, beam, max_length, alpha, **wrong):
         living = [x for x in best if x[0][-1] != eos_id or wrong.get("both")]
         if wrong.get("first_ended") and finished:
             break
-    every = finished + living
-    if wrong.get("only_finished") and finished:
-        every = finished
+    every = finished or living
+    if wrong.get("compete"):
+        every = finished + living
+    if wrong.get("only_finished"):
+        every = finished or [([bos_id], 0.0)]
     if wrong.get("only_living") and living:
         every = living
     penalty = wrong.get("penalty", lambda n: ((5 + n) / 6) ** alpha)
@@ -1074,7 +1135,7 @@ def n_with_bos(step, bos_id, eos_id, beam, max_length, alpha):
     return beam_variant(*given, penalty=lambda n: ((6 + n) / 6) ** alpha)
 
 
-@wrong("beam_search", "leaves out one token too many")
+@wrong("beam_search", "leaves out a token")
 def n_without_eos(step, bos_id, eos_id, beam, max_length, alpha):
     """n counts words."""
     given = step, bos_id, eos_id, beam, max_length, alpha
@@ -1093,10 +1154,57 @@ def ends_with_the_first(*given):
     return beam_variant(*given, first_ended=True)
 
 
-@wrong("beam_search", "only hypotheses that have ended")
+@wrong("beam_search", "an unfinished prefix is returned although a sentence has finished")
+def unfinished_compete(*given):
+    """max(finished + living): so this exercise itself was solved at first."""
+    return beam_variant(*given, compete=True)
+
+
+@wrong("beam_search", "an unfinished prefix is returned although a sentence has finished")
+def unfinished_compete_for_twice_as_many(step, bos_id, eos_id, beam, max_length, alpha):
+    """The same, where `beam` prefixes live on; the package did it so at the end of the room."""
+    living, ended = [(0.0, [bos_id])], []
+    while living and len(living[0][1]) < max_length and len(ended) < beam:
+        rows = step(torch.tensor([ids for _, ids in living])).tolist()
+        every = sorted(
+            (
+                (total + more, [*ids, token])
+                for (total, ids), row in zip(living, rows, strict=True)
+                for token, more in enumerate(row)
+            ),
+            reverse=True,
+        )
+        ended += [pair for pair in every[:beam] if pair[1][-1] == eos_id]
+        living = [pair for pair in every if pair[1][-1] != eos_id][:beam]
+    return max(ended + living, key=lambda x: x[0] / ((4 + len(x[1])) / 6) ** alpha)[1]
+
+
+@wrong("beam_search", "an unfinished prefix is returned although a sentence has finished")
+def unfinished_by_another_score(step, bos_id, eos_id, beam, max_length, alpha):
+    """The living are compared with the finished by a penalty of their own: no known mistake."""
+    given = step, bos_id, eos_id, beam, max_length, alpha
+    ids = beam_variant(*given, compete=True, penalty=lambda n: n**2)
+    return ids if ids[-1] != eos_id else beam_variant(*given)
+
+
+@wrong("beam_search", "what lives is not looked at")
 def only_ended(*given):
-    """What lives at the end is thrown away."""
+    """What lives at the end is thrown away, also where nothing has finished."""
     return beam_variant(*given, only_finished=True)
+
+
+@wrong("beam_search", "Nothing is returned where no hypothesis has finished")
+def nothing_if_nothing_ended(*given):
+    """`if finished: return …`, and no word about the other case."""
+    ids = beam_variant(*given, only_finished=True)
+    return ids if len(ids) > 1 else None
+
+
+@wrong("beam_search", "Your code stopped", "empty")
+def max_of_no_finished(step, bos_id, eos_id, beam, max_length, alpha):
+    """max(finished) where nothing has finished."""
+    ids = beam_variant(step, bos_id, eos_id, beam, max_length, alpha, only_finished=True)
+    return max([ids] if len(ids) > 1 else [])
 
 
 @wrong("beam_search", "the finished hypotheses are forgotten")
@@ -1215,7 +1323,7 @@ def penalty_subtracted(*given):
     return beam_variant(*given, score=lambda total, penalty: total - penalty)
 
 
-@wrong("beam_search", "n does not count EOS")
+@wrong("beam_search", "leaves out a token")
 def n_of_words(step, bos_id, eos_id, beam, max_length, alpha):
     """n counts the words of a sentence, whether it has ended or not."""
     given = step, bos_id, eos_id, beam, max_length, alpha
@@ -1242,13 +1350,15 @@ def chosen_by_score(step, bos_id, eos_id, beam, max_length, alpha):
             row = step(torch.tensor([ids]))[0].tolist()
             new += [([*ids, token], total + more) for token, more in enumerate(row)]
         hypotheses = heapq.nlargest(beam, new, key=score)
-    return max(hypotheses, key=score)[0]
+    ended = [x for x in hypotheses if x[0][-1] == eos_id and len(x[0]) > 1]
+    return max(ended or hypotheses, key=score)[0]
 
 
 @wrong("beam_search", "what stopped the search?")
 def every_end_counts(step, bos_id, eos_id, beam, max_length, alpha):
     """Every prefix may end at once: after one round as many have ended as the beam is wide."""
-    return beam_variant(step, bos_id, eos_id, beam, max(max_length // 2, 1), alpha)
+    room = max(max_length // 2, 1)
+    return beam_variant(step, bos_id, eos_id, beam, room, alpha, compete=True)
 
 
 @wrong("beam_search", "does not come to it")

@@ -118,21 +118,18 @@ def wait_for_port(port, process, log):
 def open_notebook(chromium, lab, request):
     """Open a notebook of the course by its path: `open_notebook("notebooks/00_start_here.ipynb")`.
 
-    Each test has a copy of its own, and so a new kernel. `with_model` gives it what lesson 08 has
-    left in runs/, if it has run. A screenshot of the last state is kept whether the test passes or
-    not.
+    Each test has a copy of its own, and so a new kernel. A screenshot of the last state is kept
+    whether the test passes or not.
     """
     name = request.node.name
-    for folder in ("notebooks", "exercises"):
+    for folder in ("notebooks", "exercises", "benchmarks/results"):
         unwanted = shutil.ignore_patterns(".ipynb_checkpoints")
         shutil.copytree(ROOT / folder, lab["folder"] / name / folder, ignore=unwanted)
     context = chromium.new_context(viewport={"width": 1280, "height": 900})
     context.set_default_timeout(1000 * PATIENCE)
     page = context.new_page()
 
-    def open_notebook(path, *, with_model=False):
-        if with_model and (ROOT / "runs" / "dates").exists():
-            shutil.copytree(ROOT / "runs" / "dates", lab["folder"] / name / "runs" / "dates")
+    def open_notebook(path):
         workspace = f"{name}-{Path(path).stem}"  # else the notebook opened before comes back too
         place = f"/lab/workspaces/{workspace}/tree/{name}/{path}"
         page.goto(f"{lab['address']}{place}?token={lab['token']}")

@@ -1,0 +1,135 @@
+"""`python -m benchmarks.beams`: what a wider beam and a length penalty buy, on real captions.
+
+The long version of an experiment of lesson 09, with the translator that comes with the course: the
+first 150 captions of three test sets, beams of 1, 4 and 16, the hypotheses of each search ranked
+with three penalties. A finished hypothesis goes before an unfinished one, whatever their scores.
+"""
+
+import statistics
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from benchmarks import report
+from transformer_lab import Batch, beam_search, load_run
+from transformer_lab.config import EOS, PAD
+from transformer_lab.runs import Run, encode_pairs, load_task
+
+BEAMS = (1, 4, 16)
+CAPTIONS = 150
+ALPHAS = (0.0, 0.6, 1.0)
+SMOOTHING = 0.1  # with which the translator was trained
+Pairs = Sequence[tuple[list[int], list[int]]]
+
+
+def search(run: Run, sources: Sequence[list[int]], beam: int) -> list[tuple[Tensor, Tensor]]:
+    """Return the hypotheses (beam, L) of each sentence and their log P (beam,)."""
+    found = [None] * len(sources)
+    order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
+    size = max(1, 256 // beam)
+    for start in range(0, len(order), size):
+        rows = order[start : start + size]
+        source = Batch.from_pairs([(sources[i], [EOS]) for i in rows]).source
+        room = min(run.model.config.max_length, 2 * source.shape[1] + 12)
+        settings = {"beam": beam, "alpha": 0.0, "max_length": room, "return_all": True}
+        for i, *hypotheses in zip(rows, *beam_search(run.model, source, **settings), strict=True):
+            found[i] = hypotheses
+    return found
+
+
+def best_of(hypotheses: Tensor, log_p: Tensor, alpha: float) -> list[int]:
+    """Return the ids of the best that has ended, from BOS on; of the best if none has."""
+    n = (hypotheses != PAD).sum(dim=1) - 1
+    score = log_p / ((5 + n) / 6) ** alpha
+    ended = (hypotheses == EOS).any(dim=1)
+    best = hypotheses[int(score.masked_fill(~ended & ended.any(), -torch.inf).argmax())]
+    return best[best != PAD].tolist()
+
+
+@torch.no_grad()
+def log_p_of(run: Run, pairs: Pairs, smoothing: float = 0.0) -> list[float]:
+    """Return log P of each target, of which BOS is no part, in one teacher-forced pass a batch.
+
+    A model trained with label smoothing ε learns (1 − ε) p + ε/V where the data have p; with
+    `smoothing` that is undone (and what comes out below 1e-9 is taken for 1e-9).
+    """
+    found = []
+    for start in range(0, len(pairs), 100):
+        batch = Batch.from_pairs(list(pairs[start : start + 100]))
+        p = run.model(batch.source, batch.target_in).softmax(dim=-1, dtype=torch.float64)
+        log_p = ((p - smoothing / p.shape[-1]) / (1 - smoothing)).clamp(min=1e-9).log()
+        each = log_p.gather(-1, batch.target_out.unsqueeze(-1)).squeeze(-1)
+        found += (each * (batch.target_out != PAD)).sum(dim=1).tolist()
+    return found
+
+
+def bleu_of(outputs: list[str], references: list[str]) -> dict:
+    """Return BLEU, and the half-width of its 95 % interval from 1,000 resamplings."""
+    from sacrebleu.metrics import BLEU
+
+    score = BLEU().corpus_score(outputs, [references], n_bootstrap=1000)
+    return {"bleu": round(score.score, 2), "interval": round(score._ci, 2)}
+
+
+def rows_of(run: Run, name: str, pairs: list, beams: tuple, alphas: tuple) -> list[dict]:
+    """Return one row for each beam and penalty on a test set."""
+    texts = [reference for _, reference in pairs]
+    encoded = encode_pairs(run.tokenizer, pairs)
+    sources = [source for source, _ in encoded]
+    truth = log_p_of(run, encoded)
+    nothing = [(source, [EOS]) for source in sources]
+    empty, empty_undone = log_p_of(run, nothing), log_p_of(run, nothing, SMOOTHING)
+    rows, first = [], None
+    for beam in beams:
+        hypotheses = search(run, sources, beam)
+        for alpha in alphas:
+            found = [best_of(*each, alpha) for each in hypotheses]
+            outputs = [(source, ids[1:]) for source, ids in zip(sources, found, strict=True)]
+            log_p, undone = log_p_of(run, outputs), log_p_of(run, outputs, SMOOTHING)
+            first = first or log_p  # a beam of one
+            compared = list(zip(log_p, first, truth, empty, strict=True))
+            row = {"data": name, "alpha": alpha, "beam": beam, "sentences": len(pairs)}
+            row |= bleu_of([run.tokenizer.decode(ids) for ids in found], texts)
+            row["length"] = round(
+                sum(len(ids) - 1 for ids in found) / sum(len(target) for _, target in encoded), 4
+            )
+            row["log_p"] = round(statistics.mean(log_p), 4)
+            row["more_than_greedy"] = sum(p > g + 1e-3 for p, g, _, _ in compared)
+            row["less_than_greedy"] = sum(p < g - 1e-3 for p, g, _, _ in compared)
+            row["more_than_reference"] = sum(p > t for p, _, t, _ in compared)
+            row["less_than_empty"] = sum(p < e for p, _, _, e in compared)
+            pairs_undone = zip(undone, empty_undone, strict=True)
+            row["less_than_empty_undone"] = sum(p < e for p, e in pairs_undone)
+            row["empty"] = sum(ids[1:] == [EOS] for ids in found)
+            row["unfinished"] = sum(ids[-1] != EOS for ids in found)
+            rows.append(row)
+            print(row, flush=True)
+    return rows
+
+
+def measure(*, smoke: bool = False) -> list[dict]:
+    """Return the rows of all test sets."""
+    run = load_run()
+    splits = load_task(run.data)
+    beams, alphas = ((1, 2), (0.0,)) if smoke else (BEAMS, ALPHAS)
+    rows = []
+    for name in sorted(set(splits) - {"train", "val"}):
+        pairs = splits[name][: 3 if smoke else CAPTIONS]
+        rows += rows_of(run, name, pairs, beams, alphas)
+    return rows
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure, write beams.json, print the table."""
+    options = report.read_options("beams", __doc__, arguments)
+    result = report.describe_run("beams", smoke=options.smoke)
+    result["rows"] = measure(smoke=options.smoke)
+    if options.output:
+        report.write(options.output / "beams.json", result)
+    columns = list(result["rows"][0])
+    print(report.markdown(columns, [list(row.values()) for row in result["rows"]]))
+
+
+if __name__ == "__main__":
+    main()
