@@ -235,9 +235,21 @@ class _Beams:
         self.ended[sentences], self.ended_score[sentences] = _pick(tokens, best), score
 
     def best(self, step: int) -> tuple[Int[Tensor, "B K L"], Float[Tensor, "B K"]]:
-        """Return tokens and scores from best to worst; what ran out of room counts as it stands."""
-        self._end(self.open, self.alive[self.open], self.alive_log_p[self.open], step)
-        return self.ended[:, :, : step + 1], self.ended_score
+        """Return tokens and scores from best to worst; what ran out of room comes after what ended.
+
+        P(prefix) is not the probability of a sentence, so the two are not compared by it.
+        """
+        unfinished = self.alive_log_p / ((5 + step) / 6) ** self.alpha
+        in_the_way = torch.ones_like(unfinished, dtype=torch.bool)
+        in_the_way[self.open] = False  # a search that is over has no use for its prefixes
+        unfinished = unfinished.masked_fill(in_the_way, -math.inf)
+        unfinished, order = unfinished.sort(dim=1, descending=True)
+        num_ended = (self.ended_score > -math.inf).sum(dim=1, keepdim=True)
+        place = torch.arange(self.K, device=order.device)
+        index = torch.where(place < num_ended, place, self.K + (place - num_ended).clamp(min=0))
+        tokens = torch.cat((self.ended, _pick(self.alive, order)), dim=1)
+        scores = torch.cat((self.ended_score, unfinished), dim=1)
+        return _pick(tokens, index)[:, :, : step + 1], scores.gather(1, index)
 
 
 def _pick(tokens: Int[Tensor, "S N L"], index: Int[Tensor, "S M"]) -> Int[Tensor, "S M L"]:

@@ -2,7 +2,7 @@
 
 import torch
 
-from benchmarks import beams
+from benchmarks.lessons import beams
 from transformer_lab import load_run
 from transformer_lab.config import BOS, EOS, PAD
 

@@ -169,11 +169,12 @@ def test_a_wide_beam_finds_the_best_of_all_sentences(tiny, seed, sharpness, alph
         reference = [
             x / p for x, p in zip(log_p(model, source[b : b + 1], sentences), penalty, strict=True)
         ]
-        best = sentences[max(range(len(sentences)), key=reference.__getitem__)]
+        ranked = sorted(zip([EOS in s for s in sentences], reference, sentences, strict=True))[::-1]
         found = padded(tokens[b], max_length).tolist()
+        best = ranked[0][2]
         assert found[0] == best + [PAD] * (max_length - len(best))
         assert sorted(found) == sorted(s + [PAD] * (max_length - len(s)) for s in sentences)
-        expected = torch.tensor(sorted(reference, reverse=True))
+        expected = torch.tensor([score for _, score, _ in ranked])  # what ended comes first
         assert_close(scores[b], expected, rtol=1e-4, atol=1e-5)
 
 
@@ -185,7 +186,10 @@ def test_returned_scores_are_those_of_teacher_forcing(tiny, seed, beam, alpha):
         model, source, beam=beam, max_length=9, alpha=alpha, return_all=True
     )
     assert tokens.shape[:2] == scores.shape == (3, beam)
-    assert (scores.diff(dim=1) <= 0).all()
+    ended = (tokens == EOS).any(dim=2)
+    assert (ended[:, :-1] >= ended[:, 1:]).all()  # a prefix is no sentence: it comes last
+    falling = scores.diff(dim=1) <= 0
+    assert (falling | (ended[:, :-1] > ended[:, 1:])).all()
     best = beam_search(model, source, beam=beam, max_length=9, alpha=alpha)
     assert best.tolist() == tokens[:, 0].tolist()
     for b in range(3):

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.beams`: what a wider beam and a length penalty buy, on real captions.
+"""`python -m benchmarks.lessons.beams`: wider beams and length penalties on real captions.
 
 The long version of an experiment of lesson 09, with the translator that comes with the course: the
 first 150 captions of three test sets, beams of 1, 4 and 16, the hypotheses of each search ranked
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from benchmarks import report
+from benchmarks.reporting import report
 from transformer_lab import Batch, beam_search, load_run
 from transformer_lab.config import EOS, PAD
 from transformer_lab.runs import Run, encode_pairs, load_task
