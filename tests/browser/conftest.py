@@ -178,10 +178,27 @@ class Notebook:
         """Click into a cell and press Shift+Enter; return when it has run."""
         prompt = self.cell(part).locator(".jp-InputPrompt")
         before = prompt.inner_text()
-        self.cell(part).locator(".cm-content").click()
-        self.page.keyboard.press("Shift+Enter")
+        self.start(part)
         self._wait_for(prompt, "not_to_have_text", before)
         self._wait_for(prompt, "to_have_text", re.compile(r"\[\d+\]"))
+        self.wait_idle()
+
+    def start(self, part):
+        """Click into a cell and press Shift+Enter; return at once."""
+        self.cell(part).locator(".cm-content").click()
+        self.page.keyboard.press("Shift+Enter")
+
+    def run_through(self, part, *, seconds):
+        """Run all cells from the first to this one, from empty outputs; return when it has run."""
+        self.clear()
+        cell = self.cell(part)
+        cell.scroll_into_view_if_needed()
+        cell.locator(".jp-InputPrompt").click()
+        self._choose("Run", "Run All Above Selected Cell")
+        cell.locator(".jp-InputPrompt").click()
+        self.page.keyboard.press("Shift+Enter")
+        prompt = cell.locator(".jp-InputPrompt")
+        self._wait_for(prompt, "to_have_text", re.compile(r"\[\d+\]"), seconds=seconds)
         self.wait_idle()
 
     def run_all(self, *, seconds):
@@ -191,8 +208,12 @@ class Notebook:
 
     def start_all(self):
         """Clear all outputs and run all cells, by the menu; return at once."""
-        self._choose("Edit", "Clear Outputs of All Cells")
+        self.clear()
         self._choose("Run", "Run All Cells")
+
+    def clear(self):
+        """Clear all outputs, by the menu; the prompts, which count the runs, are empty then."""
+        self._choose("Edit", "Clear Outputs of All Cells")
 
     def interrupt(self):
         """Stop what runs, by the menu."""
@@ -283,12 +304,12 @@ class Notebook:
             scroller.evaluate("(it, top) => { it.scrollTop = top }", top)
             self.screenshot(f"{name}_{page:02}")
 
-    def _wait_for(self, locator, what, *arguments):
+    def _wait_for(self, locator, what, *arguments, seconds=PATIENCE):
         """Wait with playwright's `expect`; if in vain, fail without its text of the whole page."""
         from playwright.sync_api import expect
 
         try:
-            return getattr(expect(locator), what)(*arguments)
+            return getattr(expect(locator), what)(*arguments, timeout=1000 * seconds)
         except AssertionError as error:
             lines = str(error).partition("Aria snapshot")[0].splitlines()
         pytest.fail("\n".join(line[:200] for line in lines))  # a picture is one long line

@@ -1,4 +1,7 @@
-"""Lessons as a reader sees them: every cell runs, and the widgets answer."""
+"""Lessons as a reader sees them: the widgets answer, and pictures follow.
+
+That every cell runs is what nbval shows; here only those run that a widget needs.
+"""
 
 import pytest
 
@@ -8,11 +11,11 @@ pytestmark = [pytest.mark.serial, pytest.mark.timeout(600)]  # a shared machine 
 def test_lesson_02_runs_and_its_slider_redraws_its_picture(open_notebook):
     lesson = open_notebook("notebooks/02_scaled_dot_product_attention.ipynb")
     lesson.screenshot("opened")
-    lesson.run_all(seconds=200)
+    lookup = "temperature=slider"
+    lesson.run_through(lookup, seconds=100)
     assert lesson.errors() == []
     lesson.screenshot_pages("page")
 
-    lookup = "temperature=slider"
     first = lesson.picture(lookup)
     lesson.screenshot("temperature_1", lookup)
     lesson.slide(lookup, "temperature", 0.95)
@@ -26,11 +29,11 @@ def test_lesson_02_runs_and_its_slider_redraws_its_picture(open_notebook):
 
 def test_lesson_00_translates_the_date_that_is_typed(open_notebook):
     lesson = open_notebook("notebooks/00_start_here.ipynb")
-    lesson.run_all(seconds=240)
+    dates = "date=field"
+    lesson.run_through(dates, seconds=240)
     assert lesson.errors() == []
     lesson.screenshot_pages("page")
 
-    dates = "date=field"
     first = lesson.picture(dates)
     lesson.screenshot("date_given", dates)
     lesson.fill(dates, "a date:", "SUNDAY, 2 MAY 1954")
@@ -46,22 +49,26 @@ def test_lesson_00_translates_the_date_that_is_typed(open_notebook):
 
 def test_lesson_08_draws_its_curve_while_it_trains(open_notebook):
     lesson = open_notebook("notebooks/08_teacher_forcing.ipynb")
-    lesson.start_all()
+    lesson.clear()
+    lesson.run("import LivePlot")
     training = "lab.train("
-    picture = lesson.picture(training, seconds=300)  # other cells come first
+    lesson.start(training)
+    picture = lesson.picture(training, seconds=300)
     lesson.screenshot("training", training)
     for _ in range(3):
         picture = lesson.sees_new_picture(training, picture, idle=False)
     lesson.screenshot("training_goes_on", training)
     assert lesson.errors() == []
-    lesson.interrupt()  # nbval runs it to its end
+    lesson.interrupt()
 
 
 def test_lesson_09_translates_the_caption_that_is_typed(open_notebook):
     lesson = open_notebook("notebooks/09_autoregressive_inference.ipynb")
-    lesson.run_all(seconds=500)
-    assert lesson.errors() == []
     captions = "text=field"
+    lesson.clear()
+    for part in ("import ipywidgets", "def ids_of", "def penalty", captions):
+        lesson.run(part)
+    assert lesson.errors() == []
     lesson.screenshot("caption_given", captions)
     lesson.fill(captions, "caption", "Two dogs run through the snow.")
     lesson.sees(captions, "Zwei Hunde rennen durch den Schnee.")
