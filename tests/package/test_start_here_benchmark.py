@@ -3,9 +3,11 @@
 import json
 
 from benchmarks import start_here
+from transformer_lab import Run
 
 
-def test_the_short_run_is_measured_and_written(tmp_path, capsys):
+def test_the_short_run_is_measured_and_written(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(Run, "evaluate", lambda *_, **__: {})  # 2,000 more dates
     start_here.main(["--smoke", "--output", str(tmp_path)])
     result = json.loads((tmp_path / "start_here.json").read_text())
     assert result["smoke"] and {"hardware", "versions", "commit"} <= set(result)
