@@ -1,0 +1,115 @@
+"""`python -m benchmarks.start_here`: what lesson 00 says of one short run, for five seeds.
+
+The code is the lesson's own, loaded from its notebook.
+"""
+
+from tempfile import TemporaryDirectory
+
+from benchmarks import report
+from transformer_lab import Run, date_pairs, train
+from transformer_lab.checking import load_notebook
+
+LESSON = report.ROOT / "notebooks" / "00_start_here.ipynb"
+SEEDS = range(5)
+TOY = {"steps": 4, "checkpoint_every": 1, "d_model": 8, "num_heads": 1, "num_decoder_layers": 1}
+MONTHS = "january february march april may june july august september october november december"
+
+
+def lesson() -> dict:
+    """Return what the lesson defines; raises `ValueError` if a part of it cannot be loaded."""
+    found = load_notebook(LESSON)
+    if found["__problems__"]:
+        raise ValueError(f"{LESSON.name} does not load: {found['__problems__'][0]}")
+    return found
+
+
+def parts(code: dict, pairs: list, answers: list[str]) -> dict:
+    """Return the share of right months and years, by the form of the month."""
+    shares = {}
+    for form, named in (("by name", True), ("in numbers", False)):
+        chosen = [i for i, (text, _) in enumerate(pairs) if any(map(str.isalpha, text)) == named]
+        right = code["right_parts"]([pairs[i] for i in chosen], [answers[i] for i in chosen])
+        for part in ("month", "year"):
+            shares[f"{part} right, {form}"] = right[part]
+    return shares | {"exact match": code["right_parts"](pairs, answers)["exact"]}
+
+
+def swapped(truths: list[str], answers: list[str]) -> dict:
+    """Return the share of wrong answers that have the right digits in a wrong order.
+
+    By chance: the same if each wrong part came from the truth of another date.
+    """
+    wrong = [(t.split("-"), a.split("-")) for t, a in zip(truths, answers, strict=True) if t != a]
+    by_model, by_chance = 0, 0
+    for (truth, answer), (other, _) in zip(wrong, wrong[1:] + wrong[:1], strict=True):
+        stranger = [t if t == a else o for t, a, o in zip(truth, answer, other, strict=False)]
+        by_model += sorted("".join(truth)) == sorted("".join(answer))
+        by_chance += sorted("".join(truth)) == sorted("".join(stranger))
+    return {
+        "wrong answers with the right digits": by_model / len(wrong),
+        "the same if wrong parts were by chance": by_chance / len(wrong),
+    }
+
+
+def weights(run: Run, pairs: list) -> dict:
+    """Return the weight of the month's rows on the month's name, on average over many dates."""
+    named = [
+        (text, month) for text, _ in pairs for month in MONTHS.split() if month in text.lower()
+    ]
+    on_name, even = [], []
+    for text, month in named[:200]:
+        maps, _, read = run.cross_attention(text)
+        start = text.lower().index(month)
+        rows = maps[-1].mean(dim=0)[5:7, start : start + len(month)]
+        on_name.append(rows.sum().item() / 2)
+        even.append(len(month) / len(read))
+    mean = {"month's rows on its name": on_name, "the same if even": even}
+    return {name: sum(values) / len(values) for name, values in mean.items()}
+
+
+def measure(*, smoke: bool = False) -> list[dict]:
+    """Return a row for each seed."""
+    code, rows = lesson(), []
+    count = 40 if smoke else 1000
+    pairs = date_pairs(count, seed=3, split="test")
+    settings = TOY if smoke else code["SETTINGS"]
+    for seed in range(1) if smoke else SEEDS:
+        with TemporaryDirectory() as folder:
+            run = train("dates", folder, progress=False, seed=seed, **settings)
+        answers = run.translate([text for text, _ in pairs])
+        row = parts(code, pairs, answers)
+        row |= swapped([iso for _, iso in pairs], answers) | weights(run, pairs)
+        same, other = code["changed_by_weekday"](run, count=2 * count)
+        row |= {
+            "changed by weekday, same length": same,
+            "changed by weekday, another length": other,
+        }
+        rows.append(
+            {"seed": seed, "steps": settings["steps"]}
+            | {name: round(share, 4) for name, share in row.items()}
+        )
+    return rows
+
+
+def table(rows: list[dict]) -> str:
+    """Return mean and range over the seeds as Markdown."""
+    lines = ["| share | mean | lowest to highest | seeds |", "|---" * 4 + "|"]
+    for name in [key for key in rows[0] if key not in ("seed", "steps")]:
+        values = [row[name] for row in rows]
+        mean, spread = sum(values) / len(values), f"{min(values):.3f} to {max(values):.3f}"
+        lines.append(f"| {name} | {mean:.3f} | {spread} | {len(values)} |")
+    return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure, write start_here.json, print the table."""
+    options = report.read_options("start_here", __doc__, arguments)
+    result = report.describe_run("start_here", smoke=options.smoke)
+    result["rows"] = measure(smoke=options.smoke)
+    if options.output:
+        report.write(options.output / "start_here.json", result)
+    print(table(result["rows"]))
+
+
+if __name__ == "__main__":
+    main()
