@@ -118,3 +118,119 @@ class Diagram:
 def _color(role: str) -> str:
     require(role in ROLE_COLORS, f"role must be one of {sorted(ROLE_COLORS)}, got {role!r}")
     return ROLE_COLORS[role]
+
+
+# What `architecture` can light, and the ends of an attention from left to right (paper, Figure 2).
+PARTS = (
+    *("embedding", "positional encoding", "encoder layer", "decoder layer", "self-attention"),
+    *("masked self-attention", "cross-attention", "feed-forward", "add & norm", "generator"),
+)
+ENDS = {"V": (-0.5, "value"), "K": (0.0, "key"), "Q": (0.5, "query")}
+
+
+def architecture(highlight: tuple = ()) -> Diagram:
+    """Draw the paper's Figure 1, with its dropout (5.4) and the ends of each attention.
+
+    The boxes of the parts in `highlight` are lit. Raises `ValueError` for what is not in `PARTS`.
+    """
+    unknown = sorted(set(highlight) - set(PARTS))
+    require(not unknown, f"highlight must hold parts among {PARTS}, got {unknown}")
+    drawing = _Architecture(set(highlight))
+    both = ("cross-attention", "feed-forward")
+    memory = drawing.column("encoder", 2.3, -1, "source", ("self-attention", both[1]))
+    drawing.column("decoder", 5.5, 1, "target (shifted right)", ("masked self-attention", *both))
+    drawing.memory((2.3, memory), 3.9)
+    for name, below in (("linear", "decoder norm 3"), ("softmax", "linear"), ("p", "softmax")):
+        x, y = drawing.middle(below)
+        text = "probabilities" if name == "p" else name
+        drawing.part(name, x, y + (0.65 if name == "linear" else 0.55), text, "generator")
+        drawing.arrow(below, name)
+    return drawing
+
+
+class _Architecture(Diagram):
+    """Figure 1 from below: two columns of sub-layers, each with its residual line around it."""
+
+    def __init__(self, lit: set):
+        super().__init__(7.8, 8.1, title="The Transformer (the paper's Figure 1)")
+        self.lit = lit
+
+    def middle(self, name: str) -> tuple[float, float]:
+        return self._boxes[name][0]
+
+    def part(self, name: str, x: float, y: float, text: str, *parts: str, width: float = 1.9):
+        """Draw a box, lit if one of its parts is to be lit."""
+        self.box(name, x, y, text, width=width, height=0.4)
+        if self.lit & set(parts):
+            self._boxes[name][1].set(facecolor="#FFDD55", edgecolor="black", linewidth=2.5)
+
+    def wire(self, *points: tuple, into: str, role: str = "plain") -> None:
+        """Draw a line around corners that ends at the edge of box `into`."""
+        for number, (a, b) in enumerate(pairwise(points), 2):
+            patch = self._boxes[into][1] if number == len(points) else None
+            self._part(a, b, None, patch, _color(role))
+
+    def end(self, letter: str, box: str, *points: tuple) -> None:
+        """Draw the wire to an end of an attention, in the colour of its role."""
+        (x, y), (shift, role) = self.middle(box), ENDS[letter]
+        self.wire(*points, (x + shift, points[-1][1]), (x + shift, y), into=box, role=role)
+        style = {"color": _color(role), "fontweight": "bold"}
+        self.note(x + shift - 0.12, y - 0.29, letter, **style)
+
+    def column(self, name: str, x: float, side: int, text: str, sublayers: tuple) -> float:
+        """Draw the encoder or the decoder; return the height at which its layers end."""
+        self.note(x, 0.12, text)
+        self.part(f"{name} embedding", x, 0.6, "embedding", "embedding")
+        self.part(f"{name} +", x, 1.15, "+", "positional encoding", width=0.4)
+        self.part(
+            *(f"{name} positions", x + 1.45 * side, 1.15, "positions", "positional encoding"),
+            width=0.9,
+        )
+        self.wire((x, 0.2), (x, 0.6), into=f"{name} embedding")
+        self.arrow(f"{name} embedding", f"{name} +")
+        self.arrow(f"{name} positions", f"{name} +")
+        self.note(x - 0.4 * side, 1.45, "dropout", fontsize=8)
+        self._part((x, 1.35), (x, 1.6), None, None, _color("plain"))
+        top = 1.6
+        for number, sublayer in enumerate(sublayers, 1):
+            self.sublayer(name, number, sublayer, x, side, top)
+            top = self.middle(f"{name} norm {number}")[1] + 0.2
+        self.layer(f"{name} layer", x, side, top + 0.15)
+        return top
+
+    def sublayer(self, name: str, number: int, text: str, x: float, side: int, low: float) -> None:
+        """Draw a sub-layer and its Add & Norm from height `low` on, and the residual around it."""
+        box, norm, layer = f"{name} {text}", f"{name} norm {number}", f"{name} layer"
+        attends = "attention" in text
+        y = low + (0.85 if attends else 0.55)
+        self.part(box, x, y, text, text, layer)
+        self.part(norm, x, y + 0.6, "add & norm", "add & norm", layer)
+        self.arrow(box, norm)
+        self.note(x - 0.4 * side, y + 0.3, "dropout", fontsize=8)
+        fork, around = (x, low + 0.1), x + 1.2 * side
+        self._part((x, low), (x, low + 0.22), None, None, _color("plain"))
+        self.wire(fork, (around, fork[1]), (around, y + 0.6), (x, y + 0.6), into=norm)
+        if not attends:
+            self.wire(fork, (x, y), into=box)
+        for letter in {"cross-attention": "Q", "feed-forward": ""}.get(text, "VKQ"):
+            self.end(letter, box, (x, low + 0.22))
+
+    def memory(self, start: tuple, lane: float) -> None:
+        """Draw keys and values from the encoder's end to the decoder's second attention."""
+        (x, y), (_, into) = start, self.middle("decoder cross-attention")
+        for letter, shift in (("V", -0.06), ("K", 0.06)):
+            up, down = y + 0.45 - shift, into - 0.48 - shift
+            corners = (x + shift, up), (lane - shift, up), (lane - shift, down)
+            self.end(letter, "decoder cross-attention", (x + shift, y), *corners)
+        self.note(3.1, y + 0.66, "memory")
+
+    def layer(self, name: str, x: float, side: int, top: float) -> None:
+        """Draw the frame around a layer, behind everything."""
+        from matplotlib.patches import FancyBboxPatch
+
+        left = x - (1.35 if side < 0 else 1.15)
+        style = {"boxstyle": "round,pad=0,rounding_size=0.12", "zorder": 0, "edgecolor": "0.6"}
+        lit = {"facecolor": "#FFF6D0"} if name in self.lit else {"facecolor": "0.96"}
+        self.axes.add_patch(FancyBboxPatch((left, 1.55), 2.5, top - 1.55, **style, **lit))
+        self.note(x + 1.75 * side, top - 0.25, "× N", fontsize=12)
+        self.note(x + 1.75 * side, top - 0.6, name.replace(" ", "\n"), fontsize=8)

@@ -10,7 +10,7 @@ matplotlib.use("agg")
 
 import matplotlib.pyplot as plt
 
-from transformer_lab.diagrams import ROLE_COLORS, Diagram
+from transformer_lab.diagrams import ENDS, PARTS, ROLE_COLORS, Diagram, architecture
 
 
 @pytest.fixture
@@ -88,3 +88,46 @@ def test_mistakes_are_named(diagram, call, message):
 def test_matplotlib_is_imported_only_when_something_is_drawn():
     code = "import sys, transformer_lab.diagrams; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def lit(drawing: Diagram) -> list[str]:
+    """Return the texts of the boxes with a heavy edge, from below."""
+    heavy = [patch for patch in drawing.axes.patches if patch.get_linewidth() > 2]
+    boxes = {id(patch): name for name, (_, patch) in drawing._boxes.items()}
+    return [boxes[id(patch)] for patch in heavy]
+
+
+def test_the_architecture_lights_the_boxes_of_a_part_and_no_others():
+    assert lit(architecture()) == []
+    assert lit(architecture(("cross-attention",))) == ["decoder cross-attention"]
+    encoder = ["self-attention", "norm 1", "feed-forward", "norm 2"]
+    assert lit(architecture(("encoder layer",))) == [f"encoder {part}" for part in encoder]
+    assert len(lit(architecture(("add & norm",)))) == 5
+    assert all(lit(architecture((part,))) for part in PARTS)
+    plt.close("all")
+
+
+def test_the_architecture_has_every_end_of_every_attention_in_its_colour_and_the_memory_twice():
+    drawing = architecture()
+    for letter, (_, role) in ENDS.items():
+        ends = [text for text in drawing.axes.texts if text.get_text() == letter]
+        assert len(ends) == 3 and {text.get_color() for text in ends} == {ROLE_COLORS[role]}
+    written = [text.get_text() for text in drawing.axes.texts]
+    assert written.count("add & norm") == 5 and written.count("× N") == 2
+    assert written.count("dropout") == 7 and "target (shifted right)" in written
+    plt.close("all")
+
+
+def test_everything_of_the_architecture_stands_inside_the_figure():
+    drawing = architecture()
+    inside = drawing.axes.get_window_extent()
+    for shape in (*drawing.axes.patches, *drawing.axes.texts):
+        extent = shape.get_window_extent()
+        assert inside.x0 <= extent.x0 and extent.x1 <= inside.x1, shape
+        assert inside.y0 <= extent.y0 and extent.y1 <= inside.y1, shape
+    plt.close("all")
+
+
+def test_the_architecture_refuses_a_part_that_it_does_not_have():
+    with pytest.raises(ValueError, match=r"highlight must hold parts among .*\['decoder'\]"):
+        architecture(("decoder", "generator"))

@@ -1,0 +1,117 @@
+"""`python -m benchmarks.layers`: lesson 06's rows of digits, with more seeds, rates and steps.
+
+The model and the rows are the lesson's own, loaded from its notebook: an encoder learns to reverse
+six digits. What stands around the sub-layers, how many layers, how large a learning rate, and with
+or without a warm-up: three seeds each, which draw the first weights and the rows. Models of one
+shape are trained side by side (`torch.func.vmap`), each exactly as the lesson's `train_model` does.
+"""
+
+from itertools import product
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from benchmarks import report
+from transformer_lab.checking import load_notebook
+
+LESSON = report.ROOT / "notebooks" / "06_the_layer.ipynb"
+SEEDS, STEPS, SHOWN = range(3), 600, 10
+RATES, ONE_WARMUP, BOTH_WARMUPS = (0.001, 0.003, 0.01, 0.03), (50,), (1, 50)
+FRAMES = {
+    "post-LN": (),
+    "pre-LN": (),
+    "no norm": ("norm",),
+    "no residual": ("residual",),
+    "attention alone": ("feed-forward", "residual", "norm"),
+    "attention and residual": ("feed-forward", "norm"),
+}
+PLANS = {
+    **{(frame, 6): (RATES, BOTH_WARMUPS) for frame in ("post-LN", "pre-LN", "no norm")},
+    **{(frame, 6): (RATES[:3], ONE_WARMUP) for frame in list(FRAMES)[3:]},
+    **{(frame, 2): (RATES[:3], ONE_WARMUP) for frame in list(FRAMES)[:5]},
+    ("attention alone", 1): (RATES[:3], ONE_WARMUP),
+}
+
+
+def lesson() -> dict:
+    """Return what the lesson defines; raises `ValueError` if a part of it cannot be loaded."""
+    found = load_notebook(LESSON)
+    if found["__problems__"]:
+        raise ValueError(f"{LESSON.name} does not load: {found['__problems__'][0]}")
+    return found
+
+
+def new_model(code: dict, frame: str, layers: int, seed: int) -> nn.Module:
+    """Return the lesson's model with the weights of this seed."""
+    torch.manual_seed(seed)
+    model = code["Reverser"](layers, pre_norm=frame == "pre-LN")
+    model = code["without"](model, *FRAMES[frame]) if FRAMES[frame] else model
+    model.source_embedding._check_range = lambda tokens: None  # vmap cannot ask for a value
+    return model
+
+
+def train_together(models: list, rows: Tensor, rates: list, warmups: list) -> Tensor:
+    """Train models of one shape on rows (models, steps, B, L) with Adam; return all losses."""
+    parameters, buffers = stack_module_state(models)
+    parameters = {name: p.detach().requires_grad_() for name, p in parameters.items()}
+    first, second = ([torch.zeros_like(p) for p in parameters.values()] for _ in range(2))
+    rates, warmups = torch.tensor(rates), torch.tensor(warmups)
+    history = []
+
+    def loss_of(parameters, buffers, row):
+        logits = functional_call(models[0], (parameters, buffers), (row,))
+        return F.cross_entropy(logits.flatten(0, 1), row.flip(1).flatten())
+
+    for step in range(1, rows.shape[1] + 1):
+        losses = vmap(loss_of)(parameters, buffers, rows[:, step - 1])
+        gradients = torch.autograd.grad(
+            losses.sum(), list(parameters.values()), materialize_grads=True
+        )
+        rate = rates * (step / warmups).clamp(max=1) / (1 - 0.9**step)
+        with torch.no_grad():
+            for p, g, m, v in zip(parameters.values(), gradients, first, second, strict=True):
+                m.lerp_(g, 0.1)
+                v.mul_(0.98).addcmul_(g, g, value=0.02)
+                root = (v / (1 - 0.98**step)).sqrt() + 1e-8
+                p.sub_(rate.view(-1, *[1] * (p.dim() - 1)) * m / root)
+        history.append(losses.detach())
+    return torch.stack(history, dim=1)
+
+
+def measure(*, smoke: bool = False) -> list[dict]:
+    """Return a row for each setting and seed: what it is, and the mean loss of every ten steps."""
+    code, rows = lesson(), []
+    seeds, steps = (range(1), 2) if smoke else (SEEDS, STEPS)
+    digits = [[x for (x,), _ in code["rows_of_digits"](steps, seed)] for seed in seeds]
+    digits = torch.stack([torch.stack(batches) for batches in digits])
+    for (frame, layers), (rates, warmups) in PLANS.items():
+        runs = list(product(rates, warmups, seeds))
+        models = [new_model(code, frame, layers, seed) for *_, seed in runs]
+        settings = list(zip(*runs, strict=True))
+        with sdpa_kernel(SDPBackend.MATH):
+            losses = train_together(
+                models, digits.repeat(len(runs) // len(seeds), 1, 1, 1), *settings[:2]
+            )
+        for (rate, warmup, seed), each in zip(runs, losses, strict=True):
+            means = [round(part.mean().item(), 3) for part in each.split(SHOWN)]
+            row = {"frame": frame, "layers": layers, "rate": rate, "warmup": warmup, "seed": seed}
+            rows.append(row | {"losses": means})
+            print(*row.values(), *means[9::10], flush=True)
+    return rows
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure and write layers.json."""
+    options = report.read_options("layers", __doc__, arguments)
+    result = report.describe_run("layers", smoke=options.smoke)
+    result |= {"steps": 2 if options.smoke else STEPS, "steps per loss": SHOWN}
+    result["rows"] = measure(smoke=options.smoke)
+    if options.output:
+        report.write(options.output / "layers.json", result)
+
+
+if __name__ == "__main__":
+    main()
