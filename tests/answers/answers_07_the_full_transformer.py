@@ -1291,6 +1291,36 @@ def only_layers(vocab_size, d_model, d_ff, num_layers):
     return counted(vocab_size, d_model, d_ff, num_layers, table=0)
 
 
+@wrong("count_transformer_parameters", "the LayerNorms are missing")
+def no_norms(vocab_size, d_model, d_ff, num_layers):
+    """At d_ff = 4 d_model as many numbers as the biases of the feed-forward networks."""
+    given = vocab_size, d_model, d_ff, num_layers
+    return counted(*given, encoder_norms=0, decoder_norms=0)
+
+
+@wrong("count_transformer_parameters", "they are one; and the LayerNorms are missing")
+def no_norms_and_three_tables(vocab_size, d_model, d_ff, num_layers):
+    """Two things forgotten, told apart from the biases as well."""
+    given = vocab_size, d_model, d_ff, num_layers
+    return counted(*given, table=3, encoder_norms=0, decoder_norms=0)
+
+
+@wrong("count_transformer_parameters", "are given d_model numbers: the first has d_ff")
+def both_biases_of_the_width(vocab_size, d_model, d_ff, num_layers):
+    """At d_ff = 4 d_model as many numbers as two mistakes in the norms."""
+    given = vocab_size, d_model, d_ff, num_layers
+    return counted(*given, ffn=2 * d_model * d_ff + 2 * d_model)
+
+
+@right("count_transformer_parameters")
+def sub_layer_by_sub_layer(vocab_size, d_model, d_ff, num_layers):
+    """Every sub-layer brings its LayerNorm."""
+    norm = 2 * d_model
+    attention = 4 * d_model * (d_model + 1) + norm
+    feed_forward = d_model * d_ff * 2 + d_model + d_ff + norm
+    return d_model * vocab_size + num_layers * (3 * attention + 2 * feed_forward)
+
+
 @wrong("count_transformer_parameters", "neither biases nor LayerNorms")
 def matrices_only(vocab_size, d_model, d_ff, num_layers):
     """12 d² + 4 d d_ff."""

@@ -1,0 +1,140 @@
+"""`python -m benchmarks.embeddings`: lesson 07's runs on embeddings, with their controls.
+
+The code is the lesson's own, loaded from its notebook. Five seeds each, which draw the weights and
+the batches: the factor that multiplies the words, with tables that learn and with frozen ones;
+different factors from the same start; tied and untied; tables from a model trained before.
+"""
+
+import math
+from collections import Counter
+
+import torch
+
+from benchmarks import report
+from transformer_lab.checking import load_notebook
+
+LESSON = report.ROOT / "notebooks" / "07_the_full_transformer.ipynb"
+SEEDS = range(5)
+FACTORS, STARTS = (1, 4, 8, 64), (1, 4, 8, 16, 64)
+
+
+def lesson() -> dict:
+    """Return what the lesson defines; raises `KeyError` if a part that is needed is missing."""
+    found = load_notebook(LESSON)
+    return {name: found[name] for name in ("small_model", "losses_of", "EXAMPLES")}
+
+
+def tables_of(model) -> list[torch.nn.Parameter]:
+    """Return the tables of both embeddings."""
+    return [model.source_embedding.table, model.target_embedding.table]
+
+
+def place_only(examples: list) -> float:
+    """Return the loss of a model that knows only how often a token stands at each place."""
+    loss, count = 0.0, 0
+    for place in range(max(len(target) for _, target in examples)):
+        found = Counter(target[place] for _, target in examples if len(target) > place)
+        total = sum(found.values())
+        loss -= sum(n * math.log(n / total) for n in found.values())
+        count += total
+    return loss / count
+
+
+def trained(code: dict, model, name: str, kind: str, seed: int, at: dict) -> list[dict]:
+    """Train; return a row for each number of steps in `at`, under its experiment."""
+    losses = code["losses_of"](model, max(at))
+    length = sum(table.norm(dim=1).mean().item() for table in tables_of(model)) / 2
+    return [
+        {
+            **{"experiment": experiment or kind, "name": name, "seed": seed, "steps": steps},
+            **{"loss": round(sum(losses[max(0, steps - 20) : steps]) / min(20, steps), 4)},
+            "length": round(length, 4),
+        }
+        for steps, experiment in at.items()
+    ]
+
+
+def sized(model, factor: float):
+    """Let the tables start `factor` times as large."""
+    with torch.no_grad():
+        for table in tables_of(model):
+            table.mul_(factor)
+    return model
+
+
+def frozen(model):
+    """Let the tables of the embeddings stay as they start."""
+    for table in tables_of(model):
+        table.requires_grad_(False)
+    return model
+
+
+def with_tables(model, first: list, seed: int, *, shuffled: bool):
+    """Copy tables into a model, their rows in a random order if `shuffled`."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for table, other in zip(tables_of(model), first, strict=True):
+            order = torch.arange(len(other))
+            if shuffled:
+                order = torch.randperm(len(other), generator=generator)
+            table.copy_(other[order])
+    return model
+
+
+def rows_of(code: dict, seed: int, steps: int, first: list) -> list[dict]:
+    """Return the rows of all experiments for one seed."""
+    small, rows, at = code["small_model"], [], {steps: None}
+    for factor in FACTORS:
+        name = str(factor)
+        rows += trained(code, small(factor, seed), name, "learnt", seed, at)
+        rows += trained(code, frozen(small(factor, seed)), name, "frozen", seed, at)
+    for factor in STARTS:
+        model = sized(small(factor, seed), 8 / factor)
+        rows += trained(code, model, f"{factor} × {8 / factor:g}", "same start", seed, at)
+    longer = {n * steps: f"after {n * steps}" for n in (1, 2, 3)}
+    for tied in (True, False):
+        name = "tied" if tied else "untied"
+        rows += trained(code, small(8, seed, tied=tied), name, "tying", seed, longer)
+    for name in ("own", "trained", "shuffled"):
+        model = small(8, seed)
+        if name != "own":
+            model = with_tables(model, first, seed, shuffled=name == "shuffled")
+        rows += trained(code, model, name, "first tables", seed, at)
+    return rows
+
+
+def measure(*, smoke: bool = False) -> dict:
+    """Return the rows, and the score of the model that knows only the place."""
+    code, rows = lesson(), []
+    steps = 2 if smoke else 120
+    before = code["small_model"](8, 100)
+    code["losses_of"](before, 2 if smoke else 300)
+    first = [table.detach().clone() for table in tables_of(before)]
+    for seed in SEEDS[:1] if smoke else SEEDS:
+        rows += rows_of(code, seed, steps, first)
+        print(f"seed {seed} is done", flush=True)
+    return {"place_only": round(place_only(code["EXAMPLES"]), 4), "rows": rows}
+
+
+def table(rows: list[dict]) -> str:
+    """Return lowest and highest loss as Markdown."""
+    lines = ["| experiment | which | loss, lowest to highest | seeds |", "|---" * 4 + "|"]
+    for key in dict.fromkeys((row["experiment"], row["name"]) for row in rows):
+        runs = [row["loss"] for row in rows if (row["experiment"], row["name"]) == key]
+        spread = f"{min(runs):.2f} to {max(runs):.2f}"
+        lines.append(f"| {key[0]} | {key[1]} | {spread} | {len(runs)} |")
+    return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure, write embeddings.json, print the table."""
+    options = report.read_options("embeddings", __doc__, arguments)
+    result = report.describe_run("embeddings", smoke=options.smoke)
+    result |= measure(smoke=options.smoke)
+    if options.output:
+        report.write(options.output / "embeddings.json", result)
+    print(table(result["rows"]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""Lesson 07's runs on embeddings run at toy size, with the lesson's own code."""
+
+import json
+
+from benchmarks import embeddings
+
+
+def test_the_embeddings_are_measured_and_written(tmp_path, capsys):
+    embeddings.main(["--smoke", "--output", str(tmp_path)])
+    result = json.loads((tmp_path / "embeddings.json").read_text())
+    assert result["smoke"] and {"hardware", "versions", "commit"} <= set(result)
+    found = {(row["experiment"], row["name"]) for row in result["rows"]}
+    factors = {(kind, str(f)) for kind in ("learnt", "frozen") for f in embeddings.FACTORS}
+    assert factors <= found and ("first tables", "shuffled") in found
+    assert {(f"after {n}", name) for n in (2, 4, 6) for name in ("tied", "untied")} <= found
+    assert all(0 < row["loss"] < 100 and row["length"] > 0 for row in result["rows"])
+    assert "| same start | 4 × 2 |" in capsys.readouterr().out
+
+
+def test_a_table_is_copied_or_shuffled_and_frozen():
+    code = embeddings.lesson()
+    first = [t.detach().clone() for t in embeddings.tables_of(code["small_model"](8, 1))]
+    same = embeddings.with_tables(code["small_model"](8, 2), first, 0, shuffled=False)
+    other = embeddings.with_tables(code["small_model"](8, 2), first, 0, shuffled=True)
+    for table, copy, shuffled in zip(
+        first, embeddings.tables_of(same), embeddings.tables_of(other), strict=True
+    ):
+        assert table.equal(copy) and not table.equal(shuffled)
+        assert table.sum(dim=1).sort()[0].equal(shuffled.sum(dim=1).sort()[0])
+    assert not any(t.requires_grad for t in embeddings.tables_of(embeddings.frozen(same)))
+
+
+def test_the_baseline_knows_only_the_place():
+    fixed = [([5], [7, 8]), ([6], [7, 8])]
+    coin = [([5], [7]), ([6], [8])]
+    assert embeddings.place_only(fixed) == 0
+    assert abs(embeddings.place_only(coin) - 0.6931) < 1e-3
