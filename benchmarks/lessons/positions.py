@@ -1,7 +1,9 @@
 """`python -m benchmarks.lessons.positions`: lesson 05's two experiments, with more seeds and steps.
 
-The code is the lesson's own, loaded from its notebook: dates with four kinds of positions, and
-texts longer than those that were trained on.
+The code is the lesson's own, loaded from its notebook: dates with four kinds of positions; texts
+longer than those that were trained on, with two tasks (`letters`: which letter stood two places
+before, `first_letter`: which stands at place 0); and two controls of the first of them, in which
+all training texts are of full length, or begin at a random place.
 """
 
 from collections.abc import Callable
@@ -12,6 +14,7 @@ from transformer_lab.checking import load_notebook
 LESSON = report.ROOT / "notebooks" / "05_positional_encoding.ipynb"
 SEEDS, STEPS = range(5), 600
 DATES = ("sinusoids", "learned table", "encoder only", "none")
+ADDED = ("sinusoids", "learned table")
 LETTERS = ("rotary", "sinusoids", "learned table", "none")
 
 
@@ -29,12 +32,27 @@ def dates(code: dict, kind: str, seed: int, steps: int) -> dict:
     return {"exact_match": code["exact_match"](model, count=2000)}
 
 
-def letters(code: dict, kind: str, seed: int, steps: int) -> dict:
+def letters(code: dict, kind: str, seed: int, steps: int, **changed) -> dict:
     """Return the share of right letters at places 2 to 31, trained on 3 to 16 letters."""
-    right = code["train_letters"](kind, seed, steps)
+    right = code["train_letters"](kind, seed, steps, **changed)
     inside, beyond = right[:14].mean().item(), right[14:].mean().item()
     places = [round(share, 4) for share in right.tolist()]
     return {"inside": round(inside, 4), "beyond": round(beyond, 4), "places": places}
+
+
+def first_letter(code: dict, kind: str, seed: int, steps: int) -> dict:
+    """Return the same for the letter at place 0, whose distance grows with the text."""
+    return letters(code, kind, seed, steps, task="first")
+
+
+def full_length(code: dict, kind: str, seed: int, steps: int) -> dict:
+    """Return the same as `letters`, where each training text has 16 letters."""
+    return letters(code, kind, seed, steps, shortest=16)
+
+
+def random_start(code: dict, kind: str, seed: int, steps: int) -> dict:
+    """Return the same as `letters`, where a training text begins at any place from 0 to 16."""
+    return letters(code, kind, seed, steps, latest=16)
 
 
 def runs_of(part: Callable, kinds: tuple, seeds: range, steps: int, code: dict) -> list[dict]:
@@ -52,7 +70,10 @@ def measure(*, smoke: bool = False) -> list[dict]:
     code = lesson()
     seeds, steps = (range(1), 2) if smoke else (SEEDS, STEPS)
     rows = runs_of(dates, DATES, seeds, steps, code)
-    rows += runs_of(letters, LETTERS, seeds, steps, code)
+    for task in (letters, first_letter):
+        rows += runs_of(task, LETTERS, seeds, steps, code)
+    for control in (full_length, random_start):
+        rows += runs_of(control, ADDED, seeds, steps, code)
     return rows
 
 
