@@ -2,7 +2,7 @@
 
 import json
 
-from benchmarks import embeddings
+from benchmarks.lessons import embeddings
 
 
 def test_the_embeddings_are_measured_and_written(tmp_path, capsys):

@@ -2,7 +2,7 @@
 
 import json
 
-from benchmarks import start_here
+from benchmarks.lessons import start_here
 from transformer_lab import Run
 
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.embeddings`: lesson 07's runs on embeddings, with their controls.
+"""`python -m benchmarks.lessons.embeddings`: lesson 07's runs on embeddings, with their controls.
 
 The code is the lesson's own, loaded from its notebook. Five seeds each, which draw the weights and
 the batches: the factor that multiplies the words, with tables that learn and with frozen ones;
@@ -10,7 +10,7 @@ from collections import Counter
 
 import torch
 
-from benchmarks import report
+from benchmarks.reporting import report
 from transformer_lab.checking import load_notebook
 
 LESSON = report.ROOT / "notebooks" / "07_the_full_transformer.ipynb"

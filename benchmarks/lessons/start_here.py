@@ -1,11 +1,11 @@
-"""`python -m benchmarks.start_here`: what lesson 00 says of one short run, for five seeds.
+"""`python -m benchmarks.lessons.start_here`: what lesson 00 says of one short run, for five seeds.
 
 The code is the lesson's own, loaded from its notebook.
 """
 
 from tempfile import TemporaryDirectory
 
-from benchmarks import report
+from benchmarks.reporting import report
 from transformer_lab import Run, date_pairs, train
 from transformer_lab.checking import load_notebook
 
