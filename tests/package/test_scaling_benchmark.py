@@ -16,10 +16,10 @@ def test_the_race_is_run_and_written(tmp_path, capsys):
 
 def test_runs_side_by_side_are_the_lessons_runs():
     code = scaling.lesson()
-    for kind, start in (("÷ √d_k", 1.0), ("additive", 1.0), ("÷ 1", 0.25)):
+    for kind, power in (("÷ √d_k", 0), ("additive", 0), ("÷ 1", -0.5)):
         runs = [(0.02, 0), (0.05, 1)]
-        alone = [code["learn"](kind, 16, seed, rate, 100, start) for rate, seed in runs]
-        together = scaling.race(code, kind, start, 16, runs, 100)
+        alone = [code["learn"](kind, 16, seed, rate, 100, 16**power) for rate, seed in runs]
+        together = scaling.race(code, (kind, power, -0.5), 16, runs, 100)
         assert [run["steps"] for run in alone] == [run["steps"] for run in together]
         assert any(run["steps"] for run in alone)
 
