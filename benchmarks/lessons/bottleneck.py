@@ -2,12 +2,13 @@
 
 The code is the lesson's own, loaded from its notebook. Strings written backwards by networks with
 one vector (as a start, fed at every step, of twice the size, from an encoder that reads one way)
-and by one that looks back; more steps; strings of one length only; and dates.
+and by one that looks back; more steps; strings of one length only; strings copied; and dates.
 Runs that bottleneck.json has already are kept: without the file, all are made.
 """
 
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 
@@ -21,6 +22,7 @@ SEEDS, STEPS, MORE_STEPS, STEPS_ON_EIGHT = range(3), 700, 2100, 1500
 LENGTHS = (2, 4, 8, 12, 16, 20, 24, 48)
 SIGNS = " ,-./0123456789abcdefghijklmnopqrstuvwxyz"
 STRINGS = ("FixedVector", "FedVector", "LooksBack", "OneWay", "FixedVector of 64")
+ONE_WAY = ("OneWay",)
 DATES = ("FixedVector", "FedVector", "LooksBack", "LooksBackByProduct")
 
 
@@ -54,19 +56,47 @@ def strings(code: dict, kind: str, seed: int, steps: int) -> dict:
     """Train on strings of 2 to 24 letters; return what comes back, and where the network looks."""
     model = build(code, kind, seed)
     code["learn"](model, steps=steps, seed=seed)
-    return scores(code, model) | (looks(code, model) if kind == "LooksBack" else {})
+    found = scores(model, partial(code["right_letters"], model))
+    return found | (looks(code, model) if kind == "LooksBack" else {})
 
 
-def eight(code: dict, kind: str, seed: int, steps: int) -> dict:
-    """Train on strings of eight letters only."""
+def of_one_length(length: int, code: dict, kind: str, seed: int, steps: int) -> dict:
+    """Train on strings of `length` letters only."""
     model = build(code, kind, seed)
-    code["learn"](model, lambda generator: code["reversals"](128, 8, generator), steps, seed)
-    return scores(code, model)
+    code["learn"](model, lambda generator: code["reversals"](128, length, generator), steps, seed)
+    return scores(model, partial(code["right_letters"], model))
 
 
-def scores(code: dict, model: torch.nn.Module) -> dict:
+def eight(*arguments) -> dict:
+    """Train on strings of eight letters only."""
+    return of_one_length(8, *arguments)
+
+
+def long(*arguments) -> dict:
+    """Train on strings of 24 letters only."""
+    return of_one_length(24, *arguments)
+
+
+def copies(code: dict, kind: str, seed: int, steps: int) -> dict:
+    """Train on strings of 2 to 24 letters that are written as they are read."""
+    model = build(code, kind, seed)
+
+    def as_read(strings: tuple) -> tuple:
+        return with_reads(strings[0], strings[0], code["START"])
+
+    @torch.no_grad()
+    def right_letters(length: int, count: int = 500) -> torch.Tensor:
+        generator = torch.Generator().manual_seed(length)
+        source, reads, wanted = as_read(code["reversals"](count, length, generator))
+        return model(source, reads).argmax(-1) == wanted
+
+    code["learn"](model, lambda generator: as_read(code["some_strings"](generator)), steps, seed)
+    return scores(model, right_letters)
+
+
+def scores(model: torch.nn.Module, right_letters: Callable) -> dict:
     """Return shares by length, and by place for 8 and 24 letters."""
-    right = {n: code["right_letters"](model, n) for n in LENGTHS}
+    right = {n: right_letters(n) for n in LENGTHS}
     return {
         "parameters": sum(p.numel() for p in model.parameters()),
         "exact": {n: rounded(r.all(1).float().mean()) for n, r in right.items()},
@@ -135,16 +165,18 @@ def some_dates(tables: list, generator: torch.Generator) -> tuple:
     return with_reads(texts[rows], wanted[rows])
 
 
-def with_reads(source: torch.Tensor, wanted: torch.Tensor) -> tuple:
+def with_reads(source: torch.Tensor, wanted: torch.Tensor, start: int = len(SIGNS)) -> tuple:
     """Return a batch as the lesson's `learn` wants it: source, what is read, what is wanted."""
-    start = torch.full((len(source), 1), len(SIGNS))
-    return source, torch.cat([start, wanted[:, :-1]], dim=1), wanted
+    first = torch.full((len(source), 1), start)
+    return source, torch.cat([first, wanted[:, :-1]], dim=1), wanted
 
 
 def plan(*, smoke: bool) -> Iterator[tuple[Callable, tuple, int]]:
     """Yield experiment, kinds and number of steps."""
     yield strings, STRINGS, 2 if smoke else STEPS
     yield eight, ("FixedVector",), 2 if smoke else STEPS_ON_EIGHT
+    yield long, ONE_WAY, 2 if smoke else STEPS
+    yield copies, ONE_WAY, 2 if smoke else STEPS
     yield dates, DATES, 2 if smoke else STEPS
     if not smoke:
         yield strings, STRINGS[:2], MORE_STEPS
