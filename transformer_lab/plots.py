@@ -13,7 +13,9 @@ from transformer_lab.diagrams import ROLE_COLORS
 from transformer_lab.support.validation import require
 
 QUERY, KEY, VALUE = (ROLE_COLORS[role] for role in ("query", "key", "value"))
-WEIGHTS = "Purples"  # from white (0) to dark (1), so that it reads the same in grey
+WEIGHTS = "Purples"  # of attention alone: from white (0) to dark (1), the same in grey
+SIGNED = "BrBG"  # for numbers of both signs: white is 0
+MASKED = "Greys"
 WIDEST = 7.8  # inches; 780 pixels
 
 Labels = Sequence[str] | None
@@ -67,14 +69,14 @@ def plot_scores(
     query_axis: str = "queries",
     key_axis: str = "keys",
 ):
-    """Draw scores (Lq, Lk), of any size and sign, as `plot_attention` draws weights.
+    """Draw scores (Lq, Lk), of any size and sign: white is 0, and the two signs differ in colour.
 
     Raises `ValueError` for scores that are not finite, and for labels that do not fit.
     """
     scores = _array(scores, "scores", (2,), "(Lq, Lk)")
     labels = (query_labels, key_labels), (query_axis, key_axis)
-    low, high = float(scores.min()), float(scores.max())
-    return _table(scores, *labels, ax=ax, title=title, vmin=low, vmax=max(high, low + 1e-9))
+    largest = max(float(np.abs(scores).max()), 1e-9)
+    return _table(scores, *labels, ax=ax, title=title, vmin=-largest, vmax=largest, cmap=SIGNED)
 
 
 def plot_mask(
@@ -95,7 +97,7 @@ def plot_mask(
         mask = mask[0]
     mask = _array(mask, "mask", (2,), "(Lq, Lk) with leading axes of length 1 at most")
     labels = (query_labels, key_labels), ("queries", "keys")
-    ax = _table(0.6 * mask, *labels, ax=ax, title=title, vmin=0, vmax=1, numbers=False)
+    ax = _table(0.6 * mask, *labels, ax=ax, title=title, vmin=0, vmax=1, cmap=MASKED, numbers=False)
     rows, columns = np.nonzero(mask == 0)
     size = 25 * min(_cell(mask.shape), _room(ax, mask.shape[1]))
     ax.scatter(columns, rows, marker="x", color="0.45", s=size**2, linewidths=1)
@@ -109,7 +111,7 @@ def plot_encoding(encoding: Any, *, ax: Any = None, title: str = ""):
     """
     encoding = _array(encoding, "encoding", (2,), "(L, d_model)")
     ax = ax or _new_axes(WIDEST * 0.9, 4.0)
-    image = ax.imshow(encoding, cmap=WEIGHTS, vmin=-1, vmax=1, aspect="auto")
+    image = ax.imshow(encoding, cmap=SIGNED, vmin=-1, vmax=1, aspect="auto")
     ax.figure.colorbar(image, ax=ax, label="value")
     ax.set(xlabel="dimension", ylabel="position")
     ax.set_title(title, parse_math=False)
@@ -244,12 +246,14 @@ def _panels(shape: tuple[int, int, int]):
     return axes[:heads]
 
 
-def _table(values, labels, names, *, ax, title: str, vmin, vmax, numbers: bool | None = None):
+def _table(
+    values, labels, names, *, ax, title: str, vmin, vmax, cmap=WEIGHTS, numbers: bool | None = None
+):
     """Draw one table of queries and keys with its title and labels."""
     rows, columns = values.shape
     cell = _cell(values.shape)
     ax = ax or _new_axes(columns * cell + 1.3, rows * cell + 1.1)
-    ax.imshow(values, cmap=WEIGHTS, vmin=vmin, vmax=vmax, interpolation="nearest")
+    image = ax.imshow(values, cmap=cmap, vmin=vmin, vmax=vmax, interpolation="nearest")
     if columns <= 40:
         _grid(ax, values.shape)
     _name(ax, values.shape, labels, names)
@@ -259,8 +263,8 @@ def _table(values, labels, names, *, ax, title: str, vmin, vmax, numbers: bool |
         room = 72 * min(cell, _room(ax, columns)) / max(map(len, texts.flat))
         style = {"ha": "center", "va": "center", "fontsize": max(8.0, min(10.0, 1.1 * room))}
         for (row, column), value in np.ndenumerate(values):
-            # From 0.67 on white has more contrast than black.
-            color = "white" if (value - vmin) / (vmax - vmin) > 0.67 else "black"
+            grey = np.dot(image.to_rgba(value)[:3], (0.299, 0.587, 0.114))
+            color = "white" if grey < 0.48 else "black"
             ax.text(column, row, texts[row, column].replace("-", "−"), color=color, **style)
     return ax
 
