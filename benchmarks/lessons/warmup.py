@@ -1,17 +1,21 @@
 """`python -m benchmarks.lessons.warmup`: what the first steps of a learning rate do (lesson 08).
 
 The preset's model takes 150 steps at six learning rates that differ in their first steps. Three
-seeds draw the weights and the order of the batches.
+seeds draw the weights and the order of the batches. At the end the models which have left the
+plateau are asked for unseen dates twice, with their own sources and with those of other dates:
+only who reads them minds.
 """
 
 from collections.abc import Callable, Iterator
 
+import torch
+
 from benchmarks.lessons.exposure import Dates, ramp, train_at
 from benchmarks.reporting import report
-from transformer_lab import noam_rate
+from transformer_lab import Transformer, noam_rate, sequence_loss
 
-LONG = {"seeds": 3, "count": 40_000, "steps": 150}
-SMOKE = {"seeds": 1, "count": 300, "steps": 3}
+LONG = {"seeds": 3, "count": 40_000, "tests": 1000, "steps": 150}
+SMOKE = {"seeds": 1, "count": 300, "tests": 8, "steps": 3}
 
 CREST, LARGE = ramp(150), 0.35 * noam_rate(1, 64, 1)  # 0.0036 and 0.0438
 RATES: dict[str, Callable[[int], float]] = {
@@ -22,15 +26,28 @@ RATES: dict[str, Callable[[int], float]] = {
     "warm-up of 1 step": lambda step: 0.35 * noam_rate(step, 64, 1),
     "ramp to the large step": lambda step: LARGE / CREST * ramp(step),
 }
+ASKED = ("ramp", "crest at once", "one large step")  # those that leave the plateau
+
+
+@torch.no_grad()
+def unseen_losses(model: Transformer, dates: Dates) -> dict:
+    """Return the loss on unseen dates, and with each source replaced by that of another date."""
+    exam = dates.exam
+    sources = {"own sources": exam.source, "sources shuffled": exam.source.roll(1, dims=0)}
+    return {
+        name: round(sequence_loss(model(source, exam.target_in), exam.target_out).item(), 4)
+        for name, source in sources.items()
+    }
 
 
 def rates(sizes: dict) -> Iterator[dict]:
     """Train at each of the six rates; losses are means of ten steps."""
-    dates = Dates(sizes["count"], tests=8)
+    dates = Dates(sizes["count"], sizes["tests"])
     for name, rate in RATES.items():
         for seed in range(sizes["seeds"]):
-            _, losses = train_at(dates, rate, seed, sizes["steps"])
-            yield {"name": name, "seed": seed, "losses": losses}
+            model, losses = train_at(dates, rate, seed, sizes["steps"])
+            row = {"name": name, "seed": seed, "losses": losses}
+            yield row | (unseen_losses(model, dates) if name in ASKED else {})
 
 
 def main(arguments: list[str] | None = None) -> None:

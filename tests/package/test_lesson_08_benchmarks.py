@@ -26,6 +26,15 @@ def test_warm_up_runs_and_writes_what_it_measured(tmp_path):
     warmup.main(["--smoke", "--output", str(tmp_path)])
     result = json.loads((tmp_path / "warmup.json").read_text())
     assert [row["name"] for row in result["rows"]] == list(warmup.RATES)
+    assert {row["name"] for row in result["rows"] if "sources shuffled" in row} == {*warmup.ASKED}
+
+
+def test_only_a_model_that_reads_its_sources_minds_shuffled_ones(dates):
+    def deaf(source, target):
+        return torch.zeros(*target.shape, dates.tokenizer.vocab_size)
+
+    assert len(set(warmup.unseen_losses(deaf, dates).values())) == 1
+    assert len(set(warmup.unseen_losses(dates.model(0).eval(), dates).values())) == 2
 
 
 def test_the_rates_differ_in_their_first_steps_only_as_they_say():
