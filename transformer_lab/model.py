@@ -157,7 +157,7 @@ class Transformer(nn.Module):
 
     def new_cache(self) -> DecoderCache:
         """Return an empty cache for decoding step by step."""
-        return DecoderCache(self.config.num_decoder_layers)
+        return DecoderCache(len(self.decoder.layers))
 
     def _initialise(self) -> None:
         # The paper does not say how the weights start. Xavier's width keeps the size of what goes
