@@ -1,4 +1,7 @@
-"""The one place that makes masks: boolean, True = may attend, broadcastable to (B, H, Lq, Lk)."""
+"""The one place that makes masks: boolean, True = may attend, broadcastable to (B, H, Lq, Lk).
+
+Why a mask that came from elsewhere is refused: `require_fitting` in `support/validation.py`.
+"""
 
 import torch
 from jaxtyping import Bool, Int
