@@ -584,12 +584,22 @@ def without(x):
     return x - x.mean()
 
 
+class LayerNorm(nn.Module):  # the learner's, who names himself
+    def forward(self, x):
+        super().forward(x) if False else None
+        return self.layer_norm(x)
+
+    def layer_norm(self, x):
+        return x - x.mean()
+
+
 def test_a_task_that_says_without_means_it():
     forbidden = ("nn.LayerNorm", "F.layer_norm")
     for answer in (by_name, by_alias, by_function):
         with pytest.raises(CheckFailed, match="the task is to do without"):
             require_own_work("norm", answer, forbidden)
     require_own_work("norm", without, forbidden)
+    require_own_work("norm", LayerNorm, forbidden)
 
 
 @pytest.mark.parametrize("path", check_files(), ids=lambda path: path.stem)

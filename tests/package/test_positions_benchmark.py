@@ -11,7 +11,9 @@ def test_the_positions_are_measured_and_written(tmp_path, capsys):
     assert result["smoke"] and {"hardware", "versions", "commit"} <= set(result)
     kinds = {(row["experiment"], row["kind"]) for row in result["rows"]}
     assert kinds == {("dates", kind) for kind in positions.DATES} | {
-        ("letters", kind) for kind in positions.LETTERS
+        (task, kind)
+        for task in ("letters", "first_letter", "full_length", "random_start")
+        for kind in (positions.LETTERS if "letter" in task else positions.ADDED)
     }
     for row in result["rows"]:
         scores = [row[name] for name in ("exact_match", "inside", "beyond") if name in row]

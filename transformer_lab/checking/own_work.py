@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+from torch import Tensor
+
 import transformer_lab
 from transformer_lab.checking.diagnosis import CheckFailed
 
@@ -21,14 +23,19 @@ def require_own_work(task: str, answer: Any, forbidden: Collection[str] = ()) ->
     `forbidden` holds names as "nn.LayerNorm" or "F.layer_norm"; their last part is what counts,
     as a function, a class or a method of anything.
     """
-    theirs = getattr(transformer_lab, task, None)
-    used = [answer, *_used_by(answer)]
-    if theirs is not None and any(each is theirs for each in used):
+    theirs, used = getattr(transformer_lab, task, None), list(_used_by(answer))
+    if theirs is not None and any(each is theirs for each in [answer, *used]):
         raise CheckFailed(f"This is transformer_lab.{task} itself: the task is to write it.")
+    own = getattr(answer, "__module__", None)
+    names = {each.__name__ for each in used if _is_named(each) and each.__module__ != own}
+    methods = {each for each in used if isinstance(each, str) and hasattr(Tensor, each)}
     for name in forbidden:
-        last = name.split(".")[-1]
-        if any(each == last or getattr(each, "__name__", None) == last for each in used):
+        if name.split(".")[-1] in names | methods:
             raise CheckFailed(f"It uses {name}, and the task is to do without.")
+
+
+def _is_named(each: Any) -> bool:
+    return hasattr(each, "__name__") and hasattr(each, "__module__")
 
 
 def _used_by(answer: Any) -> Iterator[Any]:
