@@ -8,16 +8,20 @@ Runs that bottleneck.json has already are kept: without the file, all are made.
 
 import itertools
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 
 import torch
 
+from benchmarks.lessons.lesson_code import lesson_code
 from benchmarks.reporting import report
 from transformer_lab import date_pairs
-from transformer_lab.checking import load_notebook
 from transformer_lab.support.files import read_json
 
-LESSON = report.ROOT / "notebooks" / "01_the_bottleneck.ipynb"
+USED = (
+    *("FixedVector", "FedVector", "LooksBack", "LooksBackByProduct", "START", "TOLD", "learn"),
+    *("looks_after", "weight_on_the_right_letter", "right_letters", "right_with_filling"),
+    *("reversals", "some_strings"),
+)
 SEEDS, STEPS, MORE_STEPS, STEPS_ON_EIGHT = range(3), 700, 2100, 1500
 LENGTHS = (2, 4, 8, 12, 16, 20, 24, 48)
 SIGNS = " ,-./0123456789abcdefghijklmnopqrstuvwxyz"
@@ -27,10 +31,8 @@ DATES = ("FixedVector", "FedVector", "LooksBack", "LooksBackByProduct")
 
 
 def lesson() -> dict:
-    """Return what the lesson defines; raises `ValueError` if a part of it cannot be loaded."""
-    code = load_notebook(LESSON)
-    if code["__problems__"]:
-        raise ValueError(f"{LESSON.name} does not load: {code['__problems__'][0]}")
+    """Return what is used of the lesson, and one more network."""
+    code = lesson_code("01", *USED)
 
     class OneWay(code["FixedVector"]):
         """The encoder reads from the left only; its last state is the vector."""
@@ -136,8 +138,7 @@ def rounded(numbers: torch.Tensor) -> float | list[float]:
 def dates(code: dict, kind: str, seed: int, steps: int) -> dict:
     """Train on dates written in many ways; return the exact match on 2,000 unseen days."""
     model = build(code, kind, seed, signs=len(SIGNS))
-    train = date_tables(date_pairs(20_000, seed=0))
-    test = date_tables(date_pairs(2_000, seed=1, split="test"))
+    train, test = date_sets()
     code["learn"](model, lambda generator: some_dates(train, generator), steps, seed)
     with torch.no_grad():
         right = [
@@ -146,6 +147,13 @@ def dates(code: dict, kind: str, seed: int, steps: int) -> dict:
         ]
     count = sum(p.numel() for p in model.parameters())
     return {"parameters": count, "exact_match": rounded(torch.cat(right).float().mean())}
+
+
+@cache
+def date_sets() -> tuple[list, list]:
+    """Return 20,000 dates to train on and 2,000 unseen days."""
+    seen, unseen = date_pairs(20_000, seed=0), date_pairs(2_000, seed=1, split="test")
+    return date_tables(seen), date_tables(unseen)
 
 
 def date_tables(pairs: list[tuple[str, str]]) -> list[tuple[torch.Tensor, torch.Tensor]]:

@@ -7,21 +7,17 @@ different factors from the same start; tied and untied; tables from a model trai
 
 import math
 from collections import Counter
+from functools import partial
 
 import torch
 
+from benchmarks.lessons.lesson_code import lesson_code
 from benchmarks.reporting import report
-from transformer_lab.checking import load_notebook
 
-LESSON = report.ROOT / "notebooks" / "07_the_full_transformer.ipynb"
 SEEDS = range(5)
 FACTORS, STARTS = (1, 4, 8, 64), (1, 4, 8, 16, 64)
 
-
-def lesson() -> dict:
-    """Return what the lesson defines; raises `KeyError` if a part that is needed is missing."""
-    found = load_notebook(LESSON)
-    return {name: found[name] for name in ("small_model", "losses_of", "EXAMPLES")}
+lesson = partial(lesson_code, "07", "small_model", "losses_of", "EXAMPLES")
 
 
 def tables_of(model) -> list[torch.nn.Parameter]:

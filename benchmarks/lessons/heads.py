@@ -13,29 +13,18 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from benchmarks.lessons.lesson_code import lesson_code
 from benchmarks.reporting import report
-from transformer_lab.checking import load_notebook
 
-LESSON = report.ROOT / "notebooks" / "03_multi_head_attention.ipynb"
 SEEDS, STEPS = range(5), 1500
 HEADS = (1, 2, 4, 8, 16, 32)
-NEEDED = {
+
+lesson = partial(
+    lesson_code,
+    "03",
     *("MultiHead", "KeysSeeMarks", "WithNetwork", "WrongView", "SharedSlices"),
     *("two_marks", "two_names", "train_on", "explained"),
-}
-
-
-def lesson() -> dict:
-    """Return what the lesson defines; raises `ValueError` if something that is used is missing.
-
-    Its tensors in capital letters, such as W_O, are no constants and cannot be loaded; nor are
-    they needed.
-    """
-    found = load_notebook(LESSON)
-    missing = NEEDED - set(found)
-    if missing:
-        raise ValueError(f"{LESSON.name} does not define {', '.join(sorted(missing))}")
-    return found
+)
 
 
 def kinds(code: dict) -> dict[str, tuple[Callable, Callable]]:

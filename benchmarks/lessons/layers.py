@@ -6,6 +6,7 @@ or without a warm-up: three seeds each, which draw the first weights and the row
 shape are trained side by side (`torch.func.vmap`), each exactly as the lesson's `train_model` does.
 """
 
+from functools import partial
 from itertools import product
 
 import torch
@@ -14,10 +15,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from benchmarks.lessons.lesson_code import lesson_code
 from benchmarks.reporting import report
-from transformer_lab.checking import load_notebook
 
-LESSON = report.ROOT / "notebooks" / "06_the_layer.ipynb"
 SEEDS, STEPS, SHOWN = range(3), 600, 10
 RATES, WARMUPS = (0.001, 0.003, 0.01), (1, 50)
 FRAMES = {
@@ -43,13 +43,7 @@ PLANS = (
     ("pre-LN", 2, RATES, WARMUPS[1:]),
 )
 
-
-def lesson() -> dict:
-    """Return what the lesson defines; raises `ValueError` if a part of it cannot be loaded."""
-    found = load_notebook(LESSON)
-    if found["__problems__"]:
-        raise ValueError(f"{LESSON.name} does not load: {found['__problems__'][0]}")
-    return found
+lesson = partial(lesson_code, "06", "Reverser", "rows_of_digits", "train_model", "without")
 
 
 def new_model(code: dict, frame: str, layers: int, seed: int) -> nn.Module:

@@ -7,23 +7,17 @@ all training texts are of full length, or begin at a random place.
 """
 
 from collections.abc import Callable
+from functools import partial
 
+from benchmarks.lessons.lesson_code import lesson_code
 from benchmarks.reporting import report
-from transformer_lab.checking import load_notebook
 
-LESSON = report.ROOT / "notebooks" / "05_positional_encoding.ipynb"
 SEEDS, STEPS = range(5), 600
 DATES = ("sinusoids", "learned table", "encoder only", "none")
 ADDED = ("sinusoids", "learned table")
 LETTERS = ("rotary", "sinusoids", "learned table", "none")
 
-
-def lesson() -> dict:
-    """Return what the lesson defines; raises `ValueError` if a part of it cannot be loaded."""
-    found = load_notebook(LESSON)
-    if found["__problems__"]:
-        raise ValueError(f"{LESSON.name} does not load: {found['__problems__'][0]}")
-    return found
+lesson = partial(lesson_code, "05", "date_model", "exact_match", "train_dates", "train_letters")
 
 
 def dates(code: dict, kind: str, seed: int, steps: int) -> dict:

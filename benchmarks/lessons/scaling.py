@@ -12,10 +12,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from benchmarks.lessons.lesson_code import lesson_code
 from benchmarks.reporting import report
-from transformer_lab.checking import load_notebook
 
-LESSON = report.ROOT / "notebooks" / "02_scaled_dot_product_attention.ipynb"
 SIZES, SEEDS, LIMIT = (4, 16, 64, 256), range(5), 2000
 RATES = (0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 
@@ -31,13 +30,7 @@ RUNNERS = {
 }
 LEFT_OUT = {("additive, u not divided", 256)}  # it would take as long as the rest together
 
-
-def lesson() -> dict:
-    """Return what the lesson defines; raises `ValueError` if the race is not among it."""
-    found = load_notebook(LESSON)
-    if missing := {"draw", "DIVISORS", "score_all", "learn"} - set(found):
-        raise ValueError(f"{LESSON.name} does not define {', '.join(sorted(missing))}")
-    return found
+lesson = partial(lesson_code, "02", "draw", "DIVISORS", "score_all", "learn")
 
 
 def adam(parameters: list[Tensor], rate: Tensor):

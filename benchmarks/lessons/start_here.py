@@ -3,24 +3,18 @@
 The code is the lesson's own, loaded from its notebook.
 """
 
+from functools import partial
 from tempfile import TemporaryDirectory
 
+from benchmarks.lessons.lesson_code import lesson_code
 from benchmarks.reporting import report
 from transformer_lab import Run, date_pairs, train
-from transformer_lab.checking import load_notebook
 
-LESSON = report.ROOT / "notebooks" / "00_start_here.ipynb"
 SEEDS = range(5)
 TOY = {"steps": 4, "checkpoint_every": 1, "d_model": 8, "num_heads": 1, "num_decoder_layers": 1}
 MONTHS = "january february march april may june july august september october november december"
 
-
-def lesson() -> dict:
-    """Return what the lesson defines; raises `ValueError` if a part of it cannot be loaded."""
-    found = load_notebook(LESSON)
-    if found["__problems__"]:
-        raise ValueError(f"{LESSON.name} does not load: {found['__problems__'][0]}")
-    return found
+lesson = partial(lesson_code, "00", "SETTINGS", "changed_by_weekday", "right_parts")
 
 
 def parts(code: dict, pairs: list, answers: list[str]) -> dict:

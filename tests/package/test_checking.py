@@ -2,6 +2,7 @@
 
 import ast
 import json
+import math
 import random
 import re
 
@@ -721,3 +722,15 @@ def test_a_notebook_gives_what_its_memory_would_hold(tmp_path):
     names = load_notebook(path)
     assert names["doubled"](5) == 30 and names["__problems__"] == []
     assert "unused" not in names
+
+
+def test_with_names_only_these_and_what_they_read_are_loaded(tmp_path):
+    """A parameter that bears the name of something expensive does not load it."""
+    path = written(
+        tmp_path,
+        "import math\nrun = 1 / 0\nLONG = 1 / 0\nscale = 2",
+        "def area(run): return run * scale * math.pi\ndef other(): return LONG",
+    )
+    names = load_notebook(path, ["area"])
+    assert names["area"](1) == 2 * math.pi and names["__problems__"] == []
+    assert not {"run", "LONG", "other"} & set(names)

@@ -3,19 +3,21 @@
 import ast
 import json
 import linecache
+from collections.abc import Iterable
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from transformer_lab.checking.diagnosis import CheckFailed
 
 
-def load_notebook(path: str | Path) -> dict[str, Any]:
+def load_notebook(path: str | Path, names: Iterable[str] | None = None) -> dict[str, Any]:
     """Return what a notebook defines: imports, functions, classes, UPPERCASE constants, and the
     other names that these, or a call of `check`, read, if a plain assignment makes them.
 
-    Nothing else is run. What cannot be loaded (a cell with a syntax error, a missing import) is
-    listed under "__problems__", and the rest is there. Raises `ValueError` if the file is not a
-    notebook.
+    With `names`, only these and what they read. Nothing else is run. What cannot be loaded (a cell
+    with a syntax error, a missing import) is listed under "__problems__", and the rest is there.
+    Raises `ValueError` if the file is not a notebook.
     """
     path = Path(path)
     namespace: dict[str, Any] = {"__name__": path.stem, "__problems__": []}
@@ -24,9 +26,9 @@ def load_notebook(path: str | Path) -> dict[str, Any]:
         if kind == "code":
             where = f"{path.name}, cell {number}"
             statements += [(where, each) for each in _statements(source, where, namespace)]
-    needed = _needed([statement for _, statement in statements])
+    needed = _needed([statement for _, statement in statements], names)
     for where, statement in statements:
-        if _is_definition(statement) or set(_assigned(statement)) & needed:
+        if set(_defined(statement)) & needed:
             _load(statement, where, namespace)
     return namespace
 
@@ -87,16 +89,45 @@ def _assigned(statement: ast.stmt) -> list[str]:
     return [node.id for target in targets for node in ast.walk(target) if hasattr(node, "id")]
 
 
-def _needed(statements: list[ast.stmt]) -> set[str]:
-    """Return the names that definitions and calls of `check` read, and what those are made of."""
-    needed, before = set(), None
-    while needed != before:
-        before = set(needed)
-        for statement in statements:
-            reads = _is_definition(statement) or _checks(statement)
-            if reads or set(_assigned(statement)) & needed:
-                needed |= {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)}
+def _defined(statement: ast.stmt) -> list[str]:
+    """Return the names that an import, a function, a class or a plain assignment makes."""
+    match statement:
+        case ast.Import() | ast.ImportFrom():
+            return [alias.asname or alias.name.partition(".")[0] for alias in statement.names]
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return [statement.name]
+    return _assigned(statement)
+
+
+def _needed(statements: list[ast.stmt], names: Iterable[str] | None) -> set[str]:
+    """Return `names`, or what is defined and what calls of `check` read, and what those read."""
+    needed, reads = {"*", *(names or ())}, [_read(statement) for statement in statements]
+    if names is None:
+        for statement, read in zip(statements, reads, strict=True):
+            if _is_definition(statement):
+                needed.update(_defined(statement))
+            elif _checks(statement):
+                needed |= read
+    count = -1
+    while count != len(needed):
+        count = len(needed)
+        for statement, read in zip(statements, reads, strict=True):
+            if set(_defined(statement)) & needed:
+                needed |= read
     return needed
+
+
+def _read(statement: ast.stmt) -> set[str]:
+    """Return the names outside of it that a statement reads when it runs or when it is called."""
+    try:
+        return _names(compile(ast.Module([statement], []), "", "exec"))
+    except (SyntaxError, ValueError, MemoryError, RecursionError):  # `_load` says why
+        return set()
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = [_names(each) for each in code.co_consts if isinstance(each, CodeType)]
+    return set(code.co_names).union(*inner)
 
 
 def _checks(statement: ast.stmt) -> bool:
