@@ -92,7 +92,7 @@ class MultiHeadAttention(nn.Module):
         counts the cached keys too. Raises `ValueError` for shapes that do not fit.
         """
         for name, x in (("query", query), ("key", key), ("value", value)):
-            require_floats(x, name, "B L", d_model=self.w_q.in_features)
+            require_floats(x, name, "B L d_model", self.w_q.in_features)
         q = split_heads(self.w_q(query), self.num_heads)
         k, v = self._keys_and_values(key, value, cache)
         if return_weights:

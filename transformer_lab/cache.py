@@ -30,7 +30,7 @@ class KVCache:
 
     def append(self, keys: Float[Tensor, "B H L d_k"], values: Float[Tensor, "B H L d_v"]) -> None:
         """Add the keys and values of new tokens behind those that are here."""
-        require_cacheable(keys, values, self.read() if self.length else None)
+        require_cacheable(keys, values, self._keys, self._values)
         start, self.length = self.length, self.length + keys.shape[2]
         self._keys = _room_for(self._keys, keys, self.length, exact=self.fixed)
         self._values = _room_for(self._values, values, self.length, exact=self.fixed)

@@ -42,7 +42,7 @@ class PositionalEncoding(nn.Module):
         Raises `ValueError` for a wrong shape or positions beyond `max_length`.
         """
         max_length, d_model = self.table.shape
-        require_floats(x, "x", "B L", d_model=d_model)
+        require_floats(x, "x", "B L d_model", d_model)
         require_sizes(offset=offset, at_least=0)
         end = offset + x.shape[1]
         if end > max_length:

@@ -24,7 +24,7 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*B d_model"]) -> Float[Tensor, "*B d_model"]:
-        require_floats(x, "x", "...", d_model=self.linear_1.in_features)
+        require_floats(x, "x", "... d_model", self.linear_1.in_features)
         return self.linear_2(self.dropout(self.linear_1(x).relu()))
 
 
@@ -41,7 +41,7 @@ class AddNorm(nn.Module):
         self.pre_norm = pre_norm
 
     def forward(self, x: Float[Tensor, "B L d_model"], sublayer) -> Float[Tensor, "B L d_model"]:
-        require_floats(x, "x", "B L", d_model=self.norm.normalized_shape[0])
+        require_floats(x, "x", "B L d_model", self.norm.normalized_shape[0])
         if self.pre_norm:
             return x + self.dropout(sublayer(self.norm(x)))
         return self.norm(x + self.dropout(sublayer(x)))

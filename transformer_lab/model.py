@@ -140,7 +140,7 @@ class Transformer(nn.Module):
     ) -> Float[Tensor, "B Lt d_model"]:
         """Return the decoder's states, from which `generator` makes the logits."""
         _require_batch(target, "target")
-        require_floats(memory, "memory", "B Ls", d_model=self.config.d_model)
+        require_floats(memory, "memory", "B Ls d_model", self.config.d_model)
         if memory.shape[0] != target.shape[0]:
             raise ValueError(
                 f"source and target must hold the same number of sentences, got {len(memory)} and "

@@ -55,20 +55,20 @@ def require_ids(ids: object, name: str, axes: str = "B L") -> None:
         raise ValueError(f"{name} must hold integer ids (int64 or int32), got {ids.dtype}")
 
 
-def require_floats(x: object, name: str, axes: str, **last: int) -> None:
-    """Raise `ValueError` unless `x` is a floating-point tensor with `axes`, such as "B L".
+def require_floats(x: object, name: str, axes: str, last: int | None = None) -> None:
+    """Raise `ValueError` unless `x` is a floating-point tensor with `axes`, such as "B L d_model".
 
-    "..." in front stands for any number of axes. `last` is one more axis, with its size.
+    "..." in front stands for any number of axes. `last` is the size that the last axis must have.
     """
-    names = [*axes.split(), *last]
+    count = axes.count(" ") + 1
     right = (
         isinstance(x, Tensor)
         and x.is_floating_point()
-        and (x.dim() == len(names) or (names[0] == "..." and x.dim() >= len(names) - 1))
-        and all(x.shape[-1] == size for size in last.values())
+        and (x.dim() == count or (axes[0] == "." and x.dim() >= count - 1))
+        and (last is None or x.size(-1) == last)
     )
     if not right:
-        shape = ", ".join([*axes.split(), *(f"{axis}={size}" for axis, size in last.items())])
+        shape = axes.replace(" ", ", ") + ("" if last is None else f"={last}")
         raise ValueError(
             f"{name} must be floating-point of shape ({shape}), got {shape_and_type(x)}"
         )
@@ -116,13 +116,16 @@ def _require_mask(mask: object, scores: tuple[int, ...]) -> None:
         raise ValueError(f"mask must broadcast to the scores {scores}, got {shape_and_type(mask)}")
 
 
-def require_cacheable(keys: object, values: object, held: tuple[Tensor, Tensor] | None) -> None:
+def require_cacheable(
+    keys: object, values: object, held_keys: Tensor | None, held_values: Tensor | None
+) -> None:
     """Raise `ValueError` unless keys and values fit each other and those that a cache holds."""
     require_floats(keys, "keys", "B H L d_k")
     require_floats(values, "values", "B H L d_v")
-    old_keys, old_values = held or (keys, values)
-    B, H = old_keys.shape[:2]
-    for name, new, old in (("keys", keys, old_keys), ("values", values, old_values)):
-        shape = (B, H, keys.shape[2], old.shape[3])
+    old_keys = keys if held_keys is None else held_keys
+    old_values = values if held_values is None else held_values
+    B, H, _, d_k = old_keys.shape
+    for name, new, size in (("keys", keys, d_k), ("values", values, old_values.size(-1))):
+        shape = (B, H, keys.size(2), size)
         if new.shape != shape:
             raise ValueError(f"{name} must be of shape {shape}, got {shape_and_type(new)}")
