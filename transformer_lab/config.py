@@ -86,7 +86,8 @@ class TrainConfig:
     """How a model is trained (paper, section 5).
 
     A batch holds at most `max_tokens` target tokens, padding included (5.1 has 25,000).
-    The learning rate is `rate_factor` × the paper's formula with `warmup` steps (5.3).
+    The learning rate is `rate_factor` × the paper's formula with `warmup` steps (5.3); with
+    `schedule="linear"` it falls from there in a straight line, to 0 after the last step.
     The weights that a run ends with are the mean of its last `average` snapshots, taken every
     `checkpoint_every` steps (6.1). `precision` is "float32" or "bfloat16".
 
@@ -99,6 +100,11 @@ class TrainConfig:
         "steps until the learning rate is at its highest (paper, 5.3)", 1, 10**9, default=4000
     )
     rate_factor: float = setting("multiplies the paper's learning rate", 1e-12, 1e6, default=1.0)
+    schedule: str = setting(
+        "after the warm-up: paper (step^-1/2, 5.3), or linear (straight down to 0 at the end)",
+        *("paper", "linear"),
+        default="paper",
+    )
     label_smoothing: float = setting("epsilon_ls in the paper (5.4)", 0.0, 0.99999, default=0.1)
     beta1: float = setting("Adam's beta1", 0.0, 0.99999, default=0.9)
     beta2: float = setting("Adam's beta2", 0.0, 0.99999, default=0.98)

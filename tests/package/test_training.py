@@ -184,6 +184,10 @@ def test_averaging_takes_the_mean_of_each_tensor_and_keeps_its_kind():
 CHANGED = {
     "another seed": (replace(CONFIG, seed=8), PAIRS, {}, "seed is 7 there, got 8"),
     "another rate": (replace(CONFIG, rate_factor=0.4), PAIRS, {}, "other training settings"),
+    "another schedule": (
+        replace(CONFIG, schedule="linear"),
+        *(PAIRS, {}, "other training settings"),
+    ),
     "another model": (CONFIG, PAIRS, {"d_ff": 14}, "other model settings"),
     "another dropout": (CONFIG, PAIRS, {"dropout": 0.2}, "other model settings"),
     "other data": (CONFIG, PAIRS[::-1], {}, "other data settings"),
@@ -199,6 +203,17 @@ def test_a_folder_with_another_run_is_refused_and_left_alone(tiny, tmp_path, cha
     with pytest.raises(ValueError, match=message):
         fit(fresh(tiny, **sizes), pairs, config, folder=tmp_path, progress=False)
     assert before == {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+
+
+def test_a_rate_that_falls_to_zero_belongs_to_a_number_of_steps(tiny, tmp_path):
+    config = replace(CONFIG, schedule="linear", checkpoint_every=1)
+    history = run(tiny, config, folder=tmp_path)[1]
+    rates = [record["rate"] for record in history]
+    peak = 0.5 * noam_rate(4, 8, 4)
+    assert rates[3] == max(rates) == pytest.approx(peak)
+    assert rates[3:] == pytest.approx([peak * left / 6 for left in (6, 5, 4, 3, 2, 1)])
+    with pytest.raises(ValueError, match="other training settings"):
+        run(tiny, replace(config, steps=12), folder=tmp_path)
 
 
 # ---------------------------------------------------------------------------- when training breaks

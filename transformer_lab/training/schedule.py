@@ -5,8 +5,8 @@ from transformer_lab.support.validation import require_sizes
 
 
 def learning_rate(step: int, d_model: int, config: TrainConfig) -> float:
-    """Return the rate of a step, from 1: the paper's, times `config.rate_factor`."""
-    return config.rate_factor * noam_rate(step, d_model, config.warmup)
+    """Return the rate of a step, from 1, in the schedule that `config.schedule` names."""
+    return config.rate_factor * SCHEDULES[config.schedule](step, d_model, config)
 
 
 def noam_rate(step: int, d_model: int, warmup: int = 4000) -> float:
@@ -16,3 +16,18 @@ def noam_rate(step: int, d_model: int, warmup: int = 4000) -> float:
     """
     require_sizes(step=step, d_model=d_model, warmup=warmup)
     return d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
+
+
+def _paper(step: int, d_model: int, config: TrainConfig) -> float:
+    return noam_rate(step, d_model, config.warmup)
+
+
+def _linear(step: int, d_model: int, config: TrainConfig) -> float:
+    """As the paper's until the warm-up ends; from there straight down, to 0 after the last step."""
+    if step <= config.warmup:
+        return noam_rate(step, d_model, config.warmup)
+    left = (config.steps + 1 - step) / (config.steps + 1 - config.warmup)
+    return left * noam_rate(config.warmup, d_model, config.warmup)
+
+
+SCHEDULES = {"paper": _paper, "linear": _linear}
