@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from transformer_lab.config import PAD
@@ -25,6 +25,7 @@ from transformer_lab.training import CHECKPOINTS, STATE, fit, rank_and_size
 
 TOKENIZER, HISTORY, METRICS = "tokenizer.json", "history.json", "metrics.json"
 NUM_TRAINING_DATES, NUM_TEST_DATES = 40_000, 2_000
+BLEU_OPTIONS = {"multi30k-tok": {"tokenize": "none", "force": True}}  # its words are tokenised
 PRETRAINED = Path(__file__).parent / "pretrained"
 
 
@@ -193,17 +194,19 @@ class Run:
         texts: str | Sequence[str],
         *,
         beam: int | None = None,
+        alpha: float = 0.6,
         max_length: int | None = None,
         progress: bool = False,
     ) -> str | list[str]:
         """Return the translation of one sentence, or of each in a list, which goes in batches.
 
-        `beam` is the preset's unless given; 1 is greedy decoding. A sentence is written until EOS,
+        `beam` is the preset's unless given; 1 is greedy decoding. `alpha` is the length penalty of
+        `beam_search`. A sentence is written until EOS,
         or `max_length` tokens (2 × the source + 12 unless given, at most the model's).
         Raises `ValueError` for a sentence with more tokens than the model's `max_length`.
         """
         if isinstance(texts, str):
-            return self.translate([texts], beam=beam, max_length=max_length)[0]
+            return self.translate([texts], beam=beam, alpha=alpha, max_length=max_length)[0]
         from tqdm.auto import tqdm
 
         sources = self._encode(texts)
@@ -212,7 +215,9 @@ class Run:
         batches = batches_by_tokens([len(ids) for ids in sources], limit)
         for indices in tqdm(batches, "translating", delay=1, leave=False, disable=not progress):
             batch = [sources[i] for i in indices]
-            for i, tokens in zip(indices, self._decode(batch, beam, max_length), strict=True):
+            for i, tokens in zip(
+                indices, self._decode(batch, beam, max_length, alpha), strict=True
+            ):
                 outputs[i] = self.tokenizer.decode(tokens)
         return outputs
 
@@ -224,7 +229,13 @@ class Run:
             require(len(ids) <= limit, f"{too_long}: {text[:40]!r}…")
         return sources
 
-    def _decode(self, sources: list[list[int]], beam: int | None, max_length: int | None):
+    def _decode(
+        self,
+        sources: list[list[int]],
+        beam: int | None,
+        max_length: int | None,
+        alpha: float = 0.6,
+    ) -> Int[Tensor, "B L"]:
         beam = self.beam if beam is None else beam
         source = pad(sources).to(next(self.model.parameters()).device)
         # A translation is rarely twice as long as its source; an untrained model never stops.
@@ -232,7 +243,7 @@ class Run:
             max_length = min(self.model.config.max_length, 2 * source.shape[1] + 12)
         if beam == 1:
             return greedy_decode(self.model, source, max_length=max_length).cpu()
-        return beam_search(self.model, source, beam=beam, max_length=max_length).cpu()
+        return beam_search(self.model, source, beam=beam, max_length=max_length, alpha=alpha).cpu()
 
     def cross_attention(
         self, text: str, *, beam: int | None = None
@@ -297,8 +308,7 @@ def score(data: str, hypotheses: Sequence[str], references: Sequence[str]) -> di
 def _sacrebleu_scores(data: str, hypotheses: list[str], references: list[list[str]]) -> dict:
     from sacrebleu.metrics import BLEU, CHRF
 
-    options = {"multi30k-tok": {"tokenize": "none", "force": True}}
-    bleu = BLEU(**options.get(data, {"effective_order": data == "pairs"}))
+    bleu = BLEU(**BLEU_OPTIONS.get(data, {"effective_order": data == "pairs"}))
     scores = {"bleu": bleu.corpus_score(hypotheses, references).score}
     scores["signature"] = str(bleu.get_signature())
     if data == "pairs":

@@ -8,6 +8,7 @@ import argparse
 import statistics
 from pathlib import Path
 
+from benchmarks import limits, table3
 from benchmarks.reporting.report import RESULTS, ROOT, markdown, table, tables
 from transformer_lab.support.files import read_json, write_atomically
 
@@ -20,12 +21,13 @@ PRESETS = {
     "dates": ("Dates", "≥ 99.5 % in ≤ 60 s"),
     "multi30k": ("Multi30k En→De, raw, on the CPU", "test2016 ≥ 34 in ≤ 20 min"),
 }
+OWN_TABLES = {"limits": limits.table, "table3": table3.table}  # on the full page alone
 GPU = ("quality", "time_to_quality", "speed", "inference", "numerics", "search")
 
 
 def read_results(folder: Path = RESULTS) -> dict[str, dict]:
     """Return the results by the names of their files, in the order in which they are shown."""
-    names = (*RATIOS, *PRESETS, *(f"gpu_{part}" for part in GPU))
+    names = (*RATIOS, *PRESETS, *OWN_TABLES, *(f"gpu_{part}" for part in GPU))
     paths = {name: folder / f"{name}.json" for name in names}
     return {name: read_json(path) for name, path in paths.items() if path.exists()}
 
@@ -45,7 +47,7 @@ def short(results: dict[str, dict]) -> str:
             ]
         elif name in PRESETS:
             rows.append(_preset_row(name, result["rows"]))
-        else:
+        elif name not in OWN_TABLES:
             rows += result["summary"]
     if not rows:
         return "Nothing has been measured yet: `make bench`."
@@ -63,6 +65,8 @@ def full(results: dict[str, dict]) -> str:
             body = table(result["rows"])
         elif name in PRESETS:
             body = _preset_table(result["rows"])
+        elif name in OWN_TABLES:
+            body = OWN_TABLES[name](result["rows"])
         else:
             body = tables(result)
         sections.append(f"### {name}\n\n{_about(result)}\n\n{body}")
