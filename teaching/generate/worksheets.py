@@ -1,0 +1,43 @@
+"""Worksheets: two pages a lesson, four questions for paper, and a key; other numbers by seed."""
+
+from pathlib import Path
+
+from teaching.generate import paper
+from teaching.generate.course import TEACHING, lessons
+from teaching.generate.printed import answered, asked, page
+
+SEED = 0
+TITLES = {  # of the lessons that may still be to come
+    "10": "Trained for real",
+    "11": "Looking inside",
+    "12": "Beyond translation",
+    "13": "Larger and newer",
+}
+
+
+def pages(seed: int = SEED) -> dict[Path, str]:
+    """Return the worksheets and keys of a seed."""
+    made = {}
+    for lesson in sorted({name[:2] for name in paper.names()}):
+        title = lessons()[lesson].title if lesson in lessons() else TITLES[lesson]
+        head = f"Worksheet {lesson} · {title}"
+        questions = [paper.make(name, seed) for name in paper.names(lesson)]
+        folder = TEACHING / "worksheets"
+        made[folder / f"{lesson}.html"] = page(head, _sheets(head, seed, questions))
+        made[folder / f"{lesson}_key.html"] = page(f"Key · {head}", _key(head, seed, questions))
+    return made
+
+
+def _sheets(head: str, seed: int, questions: list) -> str:
+    half = (len(questions) + 1) // 2
+    first = "".join(asked(i, q, 62) for i, q in enumerate(questions[:half], 1))
+    second = "".join(asked(i, q, 70) for i, q in enumerate(questions[half:], half + 1))
+    who = f'<p class="who"><span>Name</span><span>Without a computer · numbers {seed}</span></p>\n'
+    return f'<h1>{head}</h1>\n{who}{first}<div class="sheet">\n{second}</div>\n'
+
+
+def _key(head: str, seed: int, questions: list) -> str:
+    total = sum(question.points for question in questions)
+    rest = "".join(answered(i, question) for i, question in enumerate(questions, 1))
+    who = f'<p class="who"><span>Numbers {seed}</span><span>{total} points</span></p>\n'
+    return f"<h1>Key · {head}</h1>\n{who}{rest}"
