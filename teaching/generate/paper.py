@@ -1024,10 +1024,11 @@ def q13_groups(r):
     return Question(
         "Grouped queries",
         f"{H} query heads share {G} heads of keys and values, size {d}. (a) Which of them "
-        f"does query head {asked} read, counted from 0? (b) How many numbers does a layer's cache hold "
-        f"for {n} tokens, and how many without sharing? (c) What is not saved?",
+        f"does query head {asked} read, counted from 0? (b) How many numbers does a layer's "
+        f"cache hold for {n} tokens, and how many without sharing? (c) What is not saved?",
         f"(a) {asked} // {H // G} = {asked // (H // G)}. (b) 2 · {G} · {d} · {n} = "
-        f"{2 * G * d * n}, and {2 * H * d * n}. (c) The scores: every query head still computes its own.",
+        f"{2 * G * d * n}, and {2 * H * d * n}. "
+        "(c) The scores: every query head still computes its own.",
         ((2, "a"), (2, "b"), (1, "c")),
         {"H": H, "G": G, "d": d, "n": n, "asked": asked},
         {"group": asked // (H // G), "shared": 2 * G * d * n, "all": 2 * H * d * n},

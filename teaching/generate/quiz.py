@@ -58,9 +58,10 @@ def gift(asked: list[Claim]) -> str:
     blocks = []
     for claim in asked:
         marks = {choice: "=" if choice == claim.verdict else "~" for choice in CHOICES}
-        lines = [f"{mark}{choice}\n" for choice, mark in marks.items()] * (claim.verdict in CHOICES)
-        lines.append(f"####{_gift(feedback(claim))}\n")  # whatever is chosen
-        blocks.append(f"::{claim.number}:: {_gift(claim.text)} {{\n{''.join(lines)}}}\n")
+        lines = [f"\n{mark}{choice}" for choice, mark in marks.items()]
+        body = "".join(lines) + "\n" if claim.verdict in CHOICES else ""
+        told = f"####{_gift(feedback(claim))}"  # whatever is chosen
+        blocks.append(f"::{claim.number}:: {_gift(claim.text)} {{{body}{told}}}\n")
     first = "// The claims of the course as a quiz. Made by python teaching/make.py\n\n"
     return first + "$CATEGORY: Transformer Lab/Myth or fact\n\n" + "\n".join(blocks)
 

@@ -1,0 +1,360 @@
+"""What a teacher is given holds: minutes, numbers, names, links; and nothing of it is stale."""
+
+import itertools
+import math
+import re
+import sys
+import tomllib
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from teaching import make
+from teaching.generate import course, exam, matrix, notes, paper, plan, quiz, worksheets
+from teaching.project import leaderboard
+
+TEACHING = course.TEACHING
+sys.path.insert(0, str(course.ROOT / "tests" / "answers"))
+from catalogue import answers  # noqa: E402
+
+WEEKS = sorted((TEACHING / "notes").glob("week_*.md"), key=lambda path: int(path.stem[5:]))
+LESSONS_OF = {1: "00 01", 2: "02", 3: "03", 4: "04 05", 5: "06", 6: "07 08", 7: "09"}
+RUBRIC = yaml.safe_load((TEACHING / "rubric.yaml").read_text("utf-8"))
+SYLLABUS = (TEACHING / "SYLLABUS.md").read_text("utf-8")
+# The table of contents of the paper; appendix and abstract are in the matrix as well.
+SECTIONS = [
+    *("1", "2", "3", "3.1", "3.2", "3.2.1", "3.2.2", "3.2.3", "3.3", "3.4", "3.5", "4"),
+    *("5.1", "5.2", "5.3", "5.4", "6.1", "6.2", "6.3", "7"),
+]
+
+each_week = pytest.mark.parametrize("path", WEEKS, ids=lambda path: path.stem)
+
+
+@pytest.fixture(scope="module")
+def made():
+    return make.generated()
+
+
+def test_nothing_that_is_generated_is_stale(made):
+    stale = [path for path, text in made.items() if path.read_text("utf-8") != text]
+    assert not stale, "run python teaching/make.py"
+
+
+def test_no_generated_file_is_left_over(made):
+    for folder in ("worksheets", "quiz"):
+        there = {path for path in (TEACHING / folder).rglob("*") if path.is_file()}
+        assert there <= set(made)
+
+
+# ---- the plan
+
+
+def planned(**changes):
+    text = plan.PLAN.read_text("utf-8")
+    for old, new in changes.values():
+        assert old in text
+        text = text.replace(old, new, 1)
+    return text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("set-up (20 min)", "set-up (31 min)", "a lab of 86 minutes, at most 85"),
+        ("`stable_softmax`", "`stable_sofmax`", "no task ['stable_sofmax']"),
+        (", `repaired_heads`", "", "nowhere in the first plan: [('03', 'repaired_heads')]"),
+        ("`attention_gradient`", "`attention_gradient`, `attend_one`", "stand twice in a plan"),
+    ],
+)
+def test_a_plan_that_does_not_fit_is_refused(old, new, words):
+    with pytest.raises(ValueError) as caught:
+        plan.with_sums(planned(change=(old, new)))
+    assert words in str(caught.value)
+
+
+def test_the_plan_names_every_lesson_of_the_storyboards():
+    first = plan.PLAN.read_text("utf-8").split("## Plan 2")[0]
+    assert set(re.findall(r"\b(\d\d)(?=,| \|)", first)) >= {f"{n:02}" for n in range(14)}
+
+
+def test_a_lesson_that_is_to_come_is_named_and_not_added_up():
+    row = (
+        "| week | lessons | lab, at most 85 min |\n|---|---|---|\n| 9 | 99 | `later` · **7 min** |"
+    )
+    assert "`later` · **– min**" in plan._plan(row, whole=False)
+
+
+# ---- the notes
+
+
+@each_week
+def test_a_lecture_takes_ninety_minutes(path):
+    rows = re.findall(r"^\| (\d+) \| [^|]+ \| [^|]+ \|$", path.read_text("utf-8"), re.MULTILINE)
+    assert sum(map(int, rows)) == 90 and len(rows) >= 7
+
+
+@each_week
+def test_notes_are_three_pages_with_everything_in_its_place(path):
+    body = path.read_text("utf-8").split(notes.MARK)[0]
+    rooms = re.split(r"^## ", body, flags=re.MULTILINE)
+    titles = [room.split("\n")[0] for room in rooms[1:]]
+    assert titles == [
+        "The lecture",
+        "What to draw",
+        "Where a room gets stuck",
+        "Activities for pairs",
+        "Questions to discuss",
+    ]
+    assert len(re.findall(r"^\*\*[^*]+\(\d+ min\)\.\*\*", rooms[4], re.MULTILINE)) == 2
+    assert 4 <= len(re.findall(r"^\d\. \*", rooms[5], re.MULTILINE)) <= 6
+    for question in re.split(r"^\d\. ", rooms[5], flags=re.MULTILINE)[1:]:
+        assert notes.PLACE.search(question), f"which section settles it? {question}"
+    assert 500 <= len(body.split()) <= 1300
+
+
+@each_week
+def test_what_students_are_told_is_what_the_checks_say(path):
+    said = {(a.task, words) for a in answers() for words in a.words or ()}
+    for line in re.split(r"\n(?=- )", path.read_text("utf-8")):
+        if match := re.match(r"- `(\w+)`(?: \(home\))?: (?=\")", line):
+            quotes = re.findall(
+                r'"([^"]+)"', " ".join(line[match.end() :].split("\n\n")[0].split())
+            )
+            assert quotes
+            for quote in quotes[:1]:
+                assert any(t == match[1] and quote in w for t, w in said), (match[1], quote)
+
+
+@each_week
+def test_a_number_in_the_notes_stands_in_the_lessons(path):
+    week = int(path.stem[5:])
+    text = path.read_text("utf-8").split(notes.MARK)[0].replace("−", "-")
+    text = re.sub(r"\[\d\d [^\]]+\]|^# .*$|lessons? [\d, and]+", "", text, flags=re.IGNORECASE)
+    found = re.findall(r"\d{1,3}(?:,\d{3})+|\d+\.\d+|\d{3,}|\d+(?= (?:to \d+ )?%)", text)
+    lessons = "".join(
+        file.read_text("utf-8")
+        for number in LESSONS_OF.get(week, "").split()
+        for file in (course.ROOT / "notebooks").glob(f"{number}_*.ipynb")
+    )
+    lessons = lessons.replace("{,}", ",").replace("−", "-")
+    missing = [n for n in found if not re.search(rf"(?<![\d.]){re.escape(n)}(?!\d|\.\d)", lessons)]
+    assert not [n for n in missing if n not in {"2004", "2040", "2017"}]
+
+
+def test_numbers_of_the_notes_that_no_lesson_has():
+    ours = ["the", "cat", "the", "cat", "on", "the", "mat"]
+    theirs = ["the", "cat", "sat", "on", "the", "mat"]
+    words = Counter(ours) & Counter(theirs)
+    pairs = Counter(itertools.pairwise(ours)) & Counter(itertools.pairwise(theirs))
+    assert (words.total(), len(ours), pairs.total(), len(ours) - 1) == (5, 7, 3, 6)
+    assert "5 of 7" in (WEEKS[7]).read_text("utf-8") and "3 of 6" in WEEKS[7].read_text("utf-8")
+    assert 2 * 2 + 3 + 4 + 5 == 16 and "= 16" in WEEKS[9].read_text("utf-8")
+
+
+def test_a_section_that_is_not_there_is_refused():
+    with pytest.raises(ValueError, match="lesson 02 has no section '§99'"):
+        notes.with_links("see [02 §99]\n")
+    assert "[99 §1]:" not in notes.with_links("see [99 §1]\n")
+
+
+# ---- pages by hand
+
+
+@pytest.mark.parametrize("path", sorted(TEACHING.rglob("*.md")), ids=lambda path: path.name)
+def test_links_lead_somewhere(path):
+    for target in re.findall(
+        r"\]\(<?([^)>\s]+)>?\)|^\[[^\]]+\]: <([^>]+)>", path.read_text("utf-8"), re.M
+    ):
+        file, _, anchor = "".join(target).partition("#")
+        if file.startswith("http"):
+            continue
+        there = path.parent / file if file else path
+        assert there.exists(), target
+        if anchor and there.suffix == ".md":
+            headings = re.findall(r"^#+ (.+)$", there.read_text("utf-8"), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings}
+        if anchor and there.suffix == ".ipynb":
+            lesson = course.lessons()[there.stem[:2]]
+            assert anchor in {h.replace(" ", "-") for h in lesson.headings}
+
+
+def test_shares_are_the_same_in_syllabus_and_rubric_and_add_up():
+    shares = {k: int(v) for k, v in re.findall(r"^\| (\w+) \| (\d+) % \|", SYLLABUS, re.MULTILINE)}
+    assert shares == RUBRIC["shares"] and sum(shares.values()) == 100
+    criteria = RUBRIC["project"]["criteria"]
+    project = (TEACHING / "project" / "README.md").read_text("utf-8")
+    told = re.findall(r"^\| \*\*(\w+)\*\* \((\d+) %\)", project, re.MULTILINE)
+    assert {name: int(share) for name, share in told} == criteria and sum(criteria.values()) == 100
+    assert sum(RUBRIC["examination"]["parts"].values()) == RUBRIC["examination"]["points"]
+    for level in RUBRIC["project"]["levels"]:
+        assert f"{level} (" in project
+
+
+def test_the_tasks_that_are_read_by_hand_exist():
+    for stem, name in RUBRIC["manual"]["tasks"].items():
+        assert name in [n for task in course.tasks()[stem[:2]] for n in task.names]
+    assert all(set(levels) == {0, 1, 2} for levels in RUBRIC["manual"]["criteria"].values())
+
+
+def test_the_points_are_those_that_the_grader_gives():
+    grading = course.ROOT / "transformer_lab" / "grading" / "rubric.yaml"
+    if not grading.exists():
+        pytest.skip("the grader is not there yet")
+    given = yaml.safe_load(grading.read_text("utf-8"))
+    for number, tasks in course.tasks().items():
+        for task in tasks:
+            assert given[task.lesson][", ".join(task.names)] == matrix.points(task), number
+
+
+def test_the_answers_to_the_self_test_are_right():
+    a, b = torch.zeros(2, 3), torch.zeros(3, 4)
+    sums = [x + y for x in (-1, 1) for y in (-1, 1)]
+    right = [
+        "2 × 4; 4 × 2" if (a @ b).shape == (2, 4) and (b.T @ a.T).shape == (4, 2) else "",
+        str(int(np.dot([1, 2, -1], [3, 0, 2]))),
+        f"{int(np.mean(sums))} and {int(np.var(sums))}",
+        f"{int(math.exp(0))} and {int(math.log(1))}",
+        f"e times, about {math.e:.3f}",
+        str(2 * 3),
+        str(2 * 5),
+        f"`{torch.zeros(2, 3, 4).sum(dim=-1).shape}`",
+        f"`{torch.arange(6).view(2, 3)[1]}`",
+        f"{-math.log(1 / 4) / math.log(2):.0f}",
+    ]
+    box = SYLLABUS.split("<summary>Answers</summary>")[1].split("</details>")[0]
+    told = [part.strip() for part in re.split(r"(?:^|·)\s*\d+\. ", " ".join(box.split()))[1:]]
+    told = [part.removesuffix("·").strip() for part in told]
+    assert told == right
+
+
+# ---- examination and worksheets
+
+
+def test_the_examination_has_forty_questions_with_partial_credit():
+    rooms = exam.questions()
+    every = [question for found in rooms.values() for question in found]
+    assert len(every) == 40 and len({q.title for q in every}) == 40
+    for question in every:
+        assert 4 <= question.points <= 7 and len(question.credit) >= 2
+    assert set(rooms) == set(RUBRIC["examination"]["parts"])
+    for room, points in RUBRIC["examination"]["parts"].items():
+        assert sum(q.points for q in rooms[room]) >= 3 * points  # there is a choice
+
+
+def test_claims_of_the_examination_agree_with_the_lessons():
+    verdicts = {c.number: c.verdict for c in quiz.claims()}
+    text = (TEACHING / "exam" / "questions.toml").read_text("utf-8")
+    for entry in tomllib.loads(text)["claim"]:
+        assert verdicts[entry["claim"]] in entry["answer"].lower().split(".")[0]
+
+
+def test_another_seed_has_other_numbers_and_the_same_seed_the_same(tmp_path):
+    made = {seed: make.variant(seed, tmp_path) for seed in (1, 2)}
+    assert made[1] == make.variant(1, tmp_path) and made[1].keys() == made[2].keys()
+    differing = [path for path in made[1] if made[1][path] != made[2][path]]
+    assert len(differing) == len(made[1])
+    same = [n for n in paper.names() if len({paper.make(n, s).text for s in range(12)}) < 3]
+    assert not same
+
+
+def test_every_lesson_has_a_worksheet_of_four_questions():
+    for lesson in course.tasks():
+        assert len(paper.names(lesson)) == 4 or int(lesson) >= 10
+        assert TEACHING / "worksheets" / f"{lesson}.html" in worksheets.pages()
+
+
+# ---- quiz and matrix
+
+
+def gift_questions(text):
+    """Read GIFT as Moodle does: blocks between empty lines, signs escaped by a backslash."""
+    for block in re.split(r"\n\s*\n", text):
+        lines = [line for line in block.split("\n") if not line.startswith(("//", "$"))]
+        if block := "\n".join(lines).strip():
+            name, question, body = re.fullmatch(
+                r"::((?:\\.|[^:\\])+)::((?:\\.|[^{}\\])+)(?<!\\)\{((?:\\.|[^{}\\])*)\}", block, re.S
+            ).groups()
+            choices, _, feedback = body.partition("####")
+            assert not re.search(r"(?<!\\)[~=#{}:]", feedback)
+            yield name, question.strip(), re.findall(r"([=~])([^\n#]+)", choices), feedback
+
+
+def test_the_quiz_asks_every_claim_with_one_right_choice():
+    asked = {c.number: c for c in quiz.claims()}
+    structure = course.ROOT / "tests" / "notebooks" / "test_structure.py"
+    listed = re.search(r"^CLAIMS = \{.*?^\}", structure.read_text("utf-8"), re.M | re.S)[0]
+    space = {}
+    exec(listed, space)
+    expected = {f"C{n:02}" for lesson in space["CLAIMS"].values() for n in lesson}
+    assert set(asked) == expected
+    found = list(gift_questions((quiz.FOLDER / "claims.gift").read_text("utf-8")))
+    assert [name for name, *_ in found] == list(asked)
+    for name, _, choices, feedback in found:
+        assert feedback
+        if asked[name].verdict in quiz.CHOICES:
+            assert [c for _, c in choices] == list(quiz.CHOICES)
+            assert [c for mark, c in choices if mark == "="] == [asked[name].verdict]
+        else:
+            assert not choices
+
+
+def test_the_qti_package_is_whole():
+    space = {"q": quiz.QTI, "cp": quiz.CP}
+    manifest = ElementTree.fromstring((quiz.FOLDER / "qti/imsmanifest.xml").read_text("utf-8"))
+    files = [entry.get("href") for entry in manifest.iterfind(".//cp:file", space)]
+    assert len(files) == len(set(files)) == len(quiz.claims())
+    for claim in quiz.claims():
+        item = ElementTree.fromstring((quiz.FOLDER / f"qti/{claim.number}.xml").read_text("utf-8"))
+        assert f"{item.get('identifier')}.xml" in files
+        outcomes = {o.get("identifier") for o in item.iterfind("q:outcomeDeclaration", space)}
+        used = {o.get("identifier") for o in item.iterfind(".//q:setOutcomeValue", space)}
+        assert used <= outcomes == {"SCORE", "FEEDBACK"}
+        (feedback,) = item.iterfind("q:modalFeedback", space)
+        assert feedback.text and feedback.get("outcomeIdentifier") in outcomes
+        choices = {c.get("identifier") for c in item.iterfind(".//q:simpleChoice", space)}
+        right = [v.text for v in item.iterfind(".//q:correctResponse/q:value", space)]
+        assert (choices, right) == (
+            (set(quiz.CHOICES), [claim.verdict]) if claim.verdict in quiz.CHOICES else (set(), [])
+        )
+
+
+def test_the_matrix_has_every_section_of_the_paper_task_and_claim():
+    text = matrix.OUT.read_text("utf-8")
+    assert all(f"\n| {section} | " in text for section in SECTIONS)
+    for tasks in course.tasks().values():
+        assert all(f"`{name}`" in text for task in tasks for name in task.names)
+    assert all(f"[{claim.number}](" in text for claim in quiz.claims())
+    assert all(lesson.outcomes for lesson in course.lessons().values())
+
+
+# ---- the leaderboard
+
+
+def test_no_source_stands_on_both_sides_of_the_split():
+    pairs = [(f"Word {n} x", str(n)) for n in range(300)] + [
+        (f"word  {n} X", "?") for n in range(300)
+    ]
+    parts = leaderboard.split(pairs, "salt")
+    sides = [{" ".join(s.lower().split()) for s, _ in parts[name]} for name in ("public", "hidden")]
+    assert not sides[0] & sides[1] and sum(map(len, parts.values())) == 600
+    assert 0.1 < len(parts["hidden"]) / 600 < 0.3
+    assert leaderboard.split(pairs, "another")["hidden"] != parts["hidden"]
+    for bad, salt in ((pairs, ""), (pairs[:1], "salt")):
+        with pytest.raises(ValueError):
+            leaderboard.split(bad, salt)
+
+
+def test_a_leaderboard_says_who_cannot_be_told_from_the_first():
+    truth = [str(n) for n in range(100)]
+    wrong = {"good": 5, "as good": 6, "worse": 40}
+    answers = {name: ["?"] * n + truth[n:] for name, n in wrong.items()}
+    answers["as good"] = truth[:94] + ["?"] * 6
+    lines = leaderboard.table(answers, truth).split("\n")[2:]
+    assert [line.split("|")[2].strip() for line in lines] == ["good", "as good", "worse"]
+    assert ["not told" in line for line in lines] == [False, True, False]
+    low, high = leaderboard.interval([1.0] * 50 + [0.0] * 50)
+    assert 0.37 < low < 0.44 and 0.56 < high < 0.63  # 0.5 ± 1.96 · 0.05
