@@ -291,7 +291,7 @@ def test_the_quiz_asks_every_claim_with_one_right_choice():
     exec(listed, space)
     expected = {f"C{n:02}" for lesson in space["CLAIMS"].values() for n in lesson}
     assert set(asked) == expected
-    found = list(gift_questions((quiz.FOLDER / "claims.gift").read_text("utf-8")))
+    found = list(gift_questions(quiz.gift(quiz.claims())))
     assert [name for name, *_ in found] == list(asked)
     for name, _, choices, feedback in found:
         assert feedback
@@ -304,11 +304,11 @@ def test_the_quiz_asks_every_claim_with_one_right_choice():
 
 def test_the_qti_package_is_whole():
     space = {"q": quiz.QTI, "cp": quiz.CP}
-    manifest = ElementTree.fromstring((quiz.FOLDER / "qti/imsmanifest.xml").read_text("utf-8"))
+    manifest = ElementTree.fromstring(quiz.manifest(quiz.claims()).encode())
     files = [entry.get("href") for entry in manifest.iterfind(".//cp:file", space)]
     assert len(files) == len(set(files)) == len(quiz.claims())
     for claim in quiz.claims():
-        item = ElementTree.fromstring((quiz.FOLDER / f"qti/{claim.number}.xml").read_text("utf-8"))
+        item = ElementTree.fromstring(quiz.item(claim).encode())
         assert f"{item.get('identifier')}.xml" in files
         outcomes = {o.get("identifier") for o in item.iterfind("q:outcomeDeclaration", space)}
         used = {o.get("identifier") for o in item.iterfind(".//q:setOutcomeValue", space)}
@@ -323,7 +323,7 @@ def test_the_qti_package_is_whole():
 
 
 def test_the_matrix_has_every_section_of_the_paper_task_and_claim():
-    text = matrix.OUT.read_text("utf-8")
+    text = matrix.pages()[matrix.OUT]
     assert all(f"\n| {section} | " in text for section in SECTIONS)
     for tasks in course.tasks().values():
         assert all(f"`{name}`" in text for task in tasks for name in task.names)
