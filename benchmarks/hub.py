@@ -106,7 +106,7 @@ def table(rows: Sequence[dict], server: int) -> dict:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measure the lessons one after the other, then write the file."""
+    """Measure the lessons one after the other; the file is written after each."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.hub", description=__doc__)
     parser.add_argument("--output", type=Path, default=report.RESULTS, help="folder for the result")
     parser.add_argument("--lessons", nargs="+", metavar="NN", help="only these, such as 02")
@@ -119,9 +119,12 @@ def main(arguments: list[str] | None = None) -> None:
         for threads in options.threads:
             rows.append(measure_lesson(name, threads))
             print(rows[-1], flush=True)
+            report.write(options.output / "hub.json", _result(rows, server))
+
+
+def _result(rows: Sequence[dict], server: int) -> dict:
     result = report.describe_run("hub", smoke=False) | {"threads": 2, "server": server}
-    result |= {"rows": rows, "tables": [table(rows, server)], "summary": [], "left_out": []}
-    report.write(options.output / "hub.json", result)
+    return result | {"rows": rows, "tables": [table(rows, server)], "summary": [], "left_out": []}
 
 
 if __name__ == "__main__":

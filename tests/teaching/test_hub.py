@@ -2,12 +2,15 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 
+import nbformat
 import pytest
 
+from benchmarks import hub
 from transformer_lab.support import threads
 
 
@@ -143,10 +146,59 @@ def test_each_student_is_told_of_work_in_their_own_home(course, home_of):
 
 
 @pytest.mark.teaching
-def test_who_has_no_copy_is_told_to_make_one(course, tmp_path):
-    nobody = tmp_path / "carl"
-    nobody.mkdir()
-    for folder in (nobody, course, course / "exercises"):
+def test_who_has_no_copy_is_told_how_to_make_one(course, tmp_path):
+    home = tmp_path / "carl"
+    home.mkdir()
+    for folder in (course, course / "exercises", home):
         done = run_at(course, folder, "-m", "transformer_lab", "progress")
         assert done.returncode == 2, done.stdout
-        assert f"`cp -r {course / 'exercises'} .`" in done.stderr
+        assert f"{course / 'exercises'} belongs to the course" in done.stderr
+    (advice,) = re.findall(r"`(cp .*?)`", done.stderr)
+    subprocess.run([*AS_ANYBODY, "sh", "-c", advice], cwd=home, check=True)
+    done = run_at(course, home, "-m", "transformer_lab", "progress")
+    assert done.returncode == 1 and "0 of 15 passed" in done.stdout
+    for path in (home / "exercises").iterdir():
+        assert path.stat().st_mode & 0o200, f"{path.name} cannot be saved"
+
+
+# ---- What the lessons need
+
+
+def test_the_table_has_a_line_for_each_lesson_and_one_for_the_server():
+    def row(name, threads, seconds, memory):
+        return {"lesson": name, "threads": threads, "cpu_seconds": seconds, "memory": memory}
+
+    rows = [row("01_b.ipynb", 1, 9.6, 5e8), row("00_a.ipynb", 1, 1.4, 4e8)]
+    rows.append(row("00_a.ipynb", 2, 2.6, 4.4e8))
+    assert hub.table(rows, server=9.4e7)["rows"] == [
+        ["00_a", "440", "1", "3"],
+        ["01_b", "500", "10", ""],
+        ["JupyterLab itself, no notebook open", "94", "", ""],
+    ]
+
+
+@pytest.mark.teaching
+def test_what_a_lesson_needs_is_measured_in_its_kernel(tmp_path, monkeypatch):
+    cells = [
+        "import os\nassert os.environ['OMP_NUM_THREADS'] == '1'",
+        "import time\nhuge = bytearray(300_000_000)\nstart = time.process_time()",
+        "while time.process_time() < start + 2:\n    pass",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
+    nbformat.write(notebook, tmp_path / "00_a.ipynb")
+    monkeypatch.setattr(hub, "LESSONS", tmp_path)
+    used = hub.measure_lesson("00_a.ipynb", threads=1)
+    assert 2 <= used["cpu_seconds"] <= 12
+    assert 300e6 <= used["memory"] <= 500e6
+    with pytest.raises(RuntimeError, match=r"00_a\.ipynb failed:\n(.|\n)*AssertionError"):
+        hub.measure_lesson("00_a.ipynb", threads=2)
+
+
+@pytest.mark.teaching
+@pytest.mark.timeout(3600)
+def test_all_lessons_at_once_do_not_fail(tmp_path):
+    """As many students as there are lessons, each in another one, on the cores of this machine."""
+    names = sorted(path.name for path in hub.LESSONS.glob("[0-9][0-9]_*.ipynb"))
+    runs = {name: hub.start(hub.make_home(tmp_path / name[:2]) / name) for name in names}
+    errors = {name: run.communicate()[1] for name, run in runs.items()}
+    assert {name: errors[name] for name, run in runs.items() if run.returncode} == {}

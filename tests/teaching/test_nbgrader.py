@@ -6,10 +6,13 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import requires, version
 from pathlib import Path
 
 import make_exercises as maker
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from transformer_lab.checking.progress import tasks_in
 
@@ -68,6 +71,20 @@ def test_a_lesson_that_is_not_there_is_an_error_in_one_sentence(tmp_path, capsys
         maker.main(["--nbgrader", str(tmp_path), "--lessons", lessons])
     assert why in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.teaching
+def test_nbgrader_and_all_that_it_needs_are_the_pinned_versions():
+    pins = [line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines()]
+    pinned = {canonicalize_name(pin[0]): pin[1] for pin in pins if len(pin) == 2}
+    todo, needed = ["nbgrader"], set()
+    while todo:
+        name = canonicalize_name(todo.pop())
+        if name not in needed:
+            needed.add(name)
+            needs = [Requirement(line) for line in requires(name) or []]
+            todo += [n.name for n in needs if not n.marker or n.marker.evaluate({"extra": ""})]
+    assert {name: version(name) for name in needed} == {name: pinned[name] for name in needed}
 
 
 # ---- nbgrader itself, from the assignment to the marks

@@ -118,7 +118,7 @@ def _own(folder: Path, target: str) -> Path:
     courses = (course_folder() / "exercises").resolve()
     if target == "exercises" and folder == courses and not os.access(folder, os.W_OK):
         raise CannotCheck(
-            f"{folder} belongs to the course and cannot be written. Copy it into a folder of your "
-            f"own, `cp -r {folder} .`, and ask again from there."
+            f"{folder} belongs to the course and cannot be written. Go to a folder of your own, "
+            f"copy it there, `cp -r '{folder}' . && chmod -R u+w exercises`, and ask again."
         )
     return folder
