@@ -9,6 +9,7 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
+from functools import cache
 from pathlib import Path
 
 import make_exercises as maker
@@ -52,16 +53,15 @@ def prose_of(name, text):
     return "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
 
 
+@cache
 def answers():
     """Each line of a solution's body that no hint, lesson, check or module shows as well."""
     solutions = sorted((ROOT / "solutions").glob("*.ipynb"))
     cells = ["".join(c["source"]) for path in solutions for c in maker.read(path)["cells"]]
     bodies = "\n".join(body for cell in cells for body in BODY.findall(cell))
     shown = lines_of("\n".join(BODY.sub("", cell) for cell in cells))
-    for folder, kind in (
-        *(("notebooks", "*.ipynb"), ("tests/exercises", "*.py"), ("transformer_lab", "**/*.py")),
-    ):
-        for path in (ROOT / folder).glob(kind):
+    for kind in ("notebooks/*.ipynb", "tests/exercises/*.py", "transformer_lab/**/*.py"):
+        for path in ROOT.glob(kind):
             shown |= lines_in(path.name, path.read_bytes())
     return lines_of(bodies) - shown
 
