@@ -23,7 +23,7 @@ test: check ## run every test: lint, package, lessons, exercises, browser
 
 test-teaching: setup ## try grading, hand-outs and a hub, in some minutes more (installs nbgrader)
 	@$(python) -m pip install -q -c constraints.txt --no-build-isolation -e ".[teaching]"
-	@$(python) -m pytest -q -m teaching tests/teaching
+	@OMP_NUM_THREADS=1 $(python) -m pytest -q -m teaching tests/teaching
 
 check: setup ## lint and format, in seconds
 	@$(python) -m ruff check

@@ -48,7 +48,7 @@ CHECK = re.compile(r"^check\((.*)\)$", re.MULTILINE)
 DEFINED = re.compile(r"^(?:def|class) (\w+)", re.MULTILINE)
 IMPORT_OF_CHECK = "from transformer_lab.checking import check"
 QUESTION = re.compile(r"^## (\d\d)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
-POINTS_OF_A_QUESTION = 10
+POINTS_OF_A_QUESTION = 2
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -81,8 +81,8 @@ def exercise(solution: dict, name: str) -> dict:
 
 
 def points_of(task: Task) -> int:
-    """Return what a task is worth: its minutes times its difficulty."""
-    return task.minutes * task.difficulty
+    """Return what a task is worth: a tenth of its minutes times its difficulty, and at least 1."""
+    return max(1, round(task.minutes * task.difficulty / 10))
 
 
 def for_nbgrader(solution: dict, points: dict[str, int], question: str) -> dict:

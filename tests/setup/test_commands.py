@@ -60,7 +60,8 @@ def ci(project, call, add):
 
 def test_ci_runs_the_tests_in_the_project_with_no_input(ci, project, add):
     add("chromium", "")
-    assert ci() == f"make test test-teaching in {project}\ndata: \n"
+    runs = [f"make {target} in {project}\ndata: \n" for target in ("test", "test-teaching")]
+    assert ci() == "".join(runs)
 
 
 def test_ci_names_the_shared_data_by_its_whole_path(ci, project, add):
