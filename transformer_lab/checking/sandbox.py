@@ -88,7 +88,7 @@ def _explained(error: BaseException) -> Exception:
 
 
 def _is_ours(file: str) -> bool:
-    in_checks = Path(file).parent.parts[-2:] == ("tests", "exercises")
+    in_checks = Path(file).parent.parts[-2:] in (("tests", "exercises"), (PACKAGE.name, "checks"))
     return in_checks or Path(file).is_relative_to(PACKAGE / "checking")
 
 
