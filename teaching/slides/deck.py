@@ -7,7 +7,7 @@ A slide asks one question; its answer comes at the next key. In NN.toml a `[[sli
     code               ids of cells whose source is seen; "id:1-4" takes these lines of it
     notes              ids of cells whose prose are the speaker's notes
     claim              in the place of question and answer: a claim of the lesson, and its verdict
-    say                in the place of the answer: the cell whose "Say it" box is the answer
+    say                in the place of the answer: a cell that has a box "Say it" or the like
 """
 
 import json
@@ -26,6 +26,7 @@ HERE = Path(__file__).parent
 LESSONS = HERE.parents[1] / "notebooks"
 KEYS = {"question", "answer", "show", "reveal", "code", "notes", "claim", "say"}
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+SAY = re.compile(r"^(?:> )?\*\*(?:Say it|To say in an exam|In an exam)[^*]*\*\*(.*)$", re.MULTILINE)
 WIDE = 84  # columns; wider text is set smaller
 
 
@@ -86,10 +87,8 @@ class Lesson:
         return found[1].strip()
 
     def box(self, name: str) -> str:
-        """The "Say it" box of a cell, or its paragraph "To say in an examination"."""
-        source = self.source(name)
-        found = re.search(r"^> \*\*Say it[^*]*\*\*(.*)$", source, re.MULTILINE)
-        found = found or re.search(r"^\*\*To say in an exam[^*]*\*\*(.*)$", source, re.MULTILINE)
+        """What a cell tells the reader to be able to say: a box, or a paragraph."""
+        found = SAY.search(self.source(name))
         require(found is not None, f"cell {name} of {self.name} has no box to say")
         return found[1].strip()
 
@@ -174,7 +173,8 @@ def slide(entry: dict, lesson: Lesson) -> str:
     revealed += f'<div class="answer">{markdown(answer)}</div>'
     parts.append(f'<div class="fragment">{revealed}</div>')
     prose = [markdown(spoken(lesson.source(name))) for name in entry.get("notes", [])]
-    parts.append(f'<aside class="notes" aria-label="Speaker\'s notes">{"".join(prose)}</aside>')
+    aside = '<aside class="notes" tabindex="0" aria-label="Speaker\'s notes">'
+    parts.append(f"{aside}{''.join(prose)}</aside>")
     return "\n".join(part for part in parts if part)
 
 
