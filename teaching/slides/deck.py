@@ -26,7 +26,9 @@ HERE = Path(__file__).parent
 LESSONS = HERE.parents[1] / "notebooks"
 KEYS = {"question", "answer", "show", "reveal", "code", "notes", "claim", "say"}
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-SAY = re.compile(r"^(?:> )?\*\*(?:Say it|To say in an exam|In an exam)[^*]*\*\*(.*)$", re.MULTILINE)
+SAY = re.compile(
+    r"^(?:> )?\*\*(?:Say it|To say in an exam|In an exam|For an exam)[^*]*\*\*(.*)$", re.MULTILINE
+)
 WIDE = 84  # columns; wider text is set smaller
 
 
