@@ -26,9 +26,8 @@ HERE = Path(__file__).parent
 LESSONS = HERE.parents[1] / "notebooks"
 KEYS = {"question", "answer", "show", "reveal", "code", "notes", "claim", "say"}
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-SAY = re.compile(
-    r"^(?:> )?\*\*(?:Say it|To say in an exam|In an exam|For an exam)[^*]*\*\*(.*)$", re.MULTILINE
-)
+BOXES = "Say it|To say in an exam|In an exam|For an exam|To be able to say"  # how they begin
+SAY = re.compile(rf"^(?:> )?\*\*(?:{BOXES})[^*]*\*\*(.*)$", re.MULTILINE)
 WIDE = 84  # columns; wider text is set smaller
 
 
