@@ -102,6 +102,9 @@ def test_buttons_do_what_the_keys_do(visit):
     page.focus("#next")
     page.keyboard.press("Enter")
     assert page.evaluate("now") == 1 and page.locator(".now .fragment").is_visible()
+    page.focus("#back")
+    page.keyboard.press("Enter")  # on a button it is the button's key
+    assert page.evaluate("now") == 1 and not page.locator(".now .fragment").is_visible()
 
 
 @pytest.mark.parametrize("name", DECKS)
