@@ -158,6 +158,13 @@ def with_sets(hypothesis, reference, n):
     return len(set(found) & set(grams(reference, n))), len(found)
 
 
+@wrong("clipped_matches", "adds its smaller count twice")
+def clipped_once_per_occurrence(hypothesis, reference, n):
+    """The minimum is taken for each occurrence, and not for each different n-gram."""
+    found, other = grams(hypothesis, n), grams(reference, n)
+    return sum(min(found.count(gram), other.count(gram)) for gram in found), len(found)
+
+
 @wrong("clipped_matches", "the total is that of the reference")
 def recall(hypothesis, reference, n):
     """ROUGE's way."""
@@ -565,6 +572,14 @@ def no_backward(model, batches, loss_fn):
     return sum(float(loss) for loss, _ in found) / sum(count for _, count in found)
 
 
+@wrong("accumulate_gradients", "the gradient is clipped")
+def clips(model, batches, loss_fn):
+    """As in the training loop of lesson 08."""
+    mean = divide_at_the_end(model, batches, loss_fn)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    return mean
+
+
 @wrong("accumulate_gradients", "The weights in table have changed")
 def takes_the_step(model, batches, loss_fn):
     """The optimizer's work is done as well."""
@@ -666,6 +681,16 @@ def counters_averaged(state_dicts):
         name: torch.stack([s[name].double() for s in state_dicts]).mean(0).to(t.dtype)
         for name, t in state_dicts[0].items()
     }
+
+
+@wrong("average_checkpoints", "counters and ids are averaged")
+def counters_divided_as_whole_numbers(state_dicts):
+    """sum // n for what is no float; truth values are left alone."""
+    result = stacked(state_dicts)
+    for name, tensor in result.items():
+        if not tensor.is_floating_point() and tensor.dtype != torch.bool:
+            result[name] = sum(state[name] for state in state_dicts) // len(state_dicts)
+    return result
 
 
 @wrong("average_checkpoints", "become floats")

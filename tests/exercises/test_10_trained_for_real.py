@@ -141,6 +141,12 @@ def up_to_n(hypothesis, reference, n):
 COUNTS = {
     "nothing is clipped: each n-gram counts at most as often as the reference has it.": unclipped,
     "each different n-gram counts once: it counts as often as both have it.": each_once,
+    "an n-gram that occurs twice adds its smaller count twice: go through the different ones.": (
+        lambda h, r, n: (
+            sum(count * min(count, ngrams(r, n)[gram]) for gram, count in ngrams(h, n).items()),
+            ngrams(h, n).total(),
+        )
+    ),
     "the total is that of the reference: the precision is about the hypothesis.": (
         lambda h, r, n: (clipped(h, r, n)[0], ngrams(r, n).total())
     ),
@@ -412,7 +418,7 @@ def summed_loss(model, batch):
     logits, targets = model(batch[:, :-1]), batch[:, 1:]
     real = targets != 0
     each = -logits.log_softmax(-1).gather(-1, targets[..., None]).squeeze(-1)
-    return (each * real).sum(), int(real.sum())
+    return 30 * (each * real).sum(), int(real.sum())  # so large that a clipped gradient shows
 
 
 def uneven_batches():
@@ -481,6 +487,9 @@ def gradient_mistakes(model, batches, old):
             1 / len(batches), right
         ),
         "the sign is wrong.": times(-1, right),
+        "the gradient is clipped to a length of 1: that is another step's business.": times(
+            1 / float(torch.stack([g.norm() for g in right]).norm()), right
+        ),
     }
     if old:
         mistakes |= {
@@ -646,6 +655,13 @@ def average_mistakes(found):
     return {
         "integer tensors are averaged as well, and cut down to whole numbers: a counter, an id or "
         "a truth value has no mean. Take the last.": averaged(found, whole=mean_cut_down),
+        "counters and ids are averaged as well, and cut down to whole numbers: they have no mean. "
+        "Take the last.": averaged(
+            found,
+            whole=lambda tensors: (
+                tensors[-1] if tensors[0].dtype == torch.bool else mean_cut_down(tensors)
+            ),
+        ),
         "integer tensors are averaged as well, and become floats: take the last.": averaged(
             found, whole=mean_as_floats
         ),
