@@ -1,4 +1,4 @@
-"""A small extension of Sphinx: lessons' anchors, links to the glossary, docstrings."""
+"""A small extension of Sphinx: lessons' anchors, links to the glossary, readable signatures."""
 
 import re
 import tomllib
@@ -68,7 +68,16 @@ def escape(app, what, name, obj, options, lines):
     lines[:] = [re.sub(r"(?<!`)(`[^`]+`)(?=\w)", r"\1\\ ", line) for line in lines]
 
 
+def plain_signatures(app, pagename, templatename, context, doctree):
+    """Make parts of each signature what they are: Sphinx writes a definition list without terms."""
+    signature = re.compile(r"<dl>\s*((?:<dd>.*?</dd>\s*)+)</dl>", re.DOTALL)
+    context["body"] = signature.sub(
+        lambda found: re.sub(r"(</?)dd>", r"\1div>", found[1]), context.get("body", "")
+    )
+
+
 def setup(app):
+    app.connect("html-page-context", plain_signatures)
     app.connect("autodoc-process-docstring", escape)
     app.connect("doctree-resolved", link_terms)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
