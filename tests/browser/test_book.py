@@ -36,13 +36,14 @@ AXE = """async ([serious, rules]) => {
     return violations.filter(({impact}) => serious.includes(impact)).flatMap(({id, nodes}) =>
         nodes.map(({html}) => `${id}: ${html.slice(0, 150)}`));
 }"""
-# What sticks out of the page to the right, and is in no box that can be scrolled.
+# Where a page has to be scrolled sideways; a table or a piece of code alone may.
 STICKS_OUT = """() => {
-    const width = document.documentElement.clientWidth;
-    if (document.documentElement.scrollWidth <= width) return [];
-    const out = [...document.body.querySelectorAll("*")].filter((it) =>
-        it.getBoundingClientRect().right > width + 1);
-    return out.slice(-3).map((it) => it.outerHTML.slice(0, 120)).concat("it can be scrolled");
+    const whole = "html, main, .bd-content, .bd-article-container, article, article section";
+    const wide = [...document.querySelectorAll(whole)].filter((it) =>
+        it.clientWidth && it.scrollWidth > it.clientWidth + 1);
+    return wide.slice(-1).flatMap((it) => [...it.querySelectorAll("*")].filter((inner) =>
+        inner.getBoundingClientRect().right > it.getBoundingClientRect().right + 1)
+        .slice(-3).concat(it).map((inner) => inner.outerHTML.slice(0, 120)));
 }"""
 # What a reader should not see: formulas in red, pictures that are missing or without words.
 BROKEN = """() => [
@@ -96,7 +97,7 @@ def seen(book, pages, axe, chromium):
                 found.setdefault(kind, {}).setdefault(name, []).extend(faults)
 
         page.on("request", lambda it, note=note: note("requests", foreign(it.url)))
-        page.on("requestfailed", lambda it, note=note: note("errors", [f"{it.url} is missing"]))
+        page.on("requestfailed", lambda it, note=note: note("errors", missing(it)))
         page.on("pageerror", lambda it, note=note: note("errors", [str(it)]))
         page.goto(path.as_uri())
         page.evaluate("window.MathJax?.startup?.promise")
@@ -126,6 +127,11 @@ def lesson(book, chromium):  # the book first: it starts a Chromium of its own
     page.evaluate("MathJax.startup.promise")
     yield page
     context.close()
+
+
+def missing(request) -> list[str]:
+    """Return the address of what is not there; what the closing page did not wait for may be."""
+    return [] if "ERR_ABORTED" in request.failure else [f"{request.url}: {request.failure}"]
 
 
 def foreign(address: str) -> list[str]:
