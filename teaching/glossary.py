@@ -55,10 +55,9 @@ def page_of_book(terms: list[dict]) -> str:
         lines = [term["is"], f"{chinese}{' · ' * bool(where)}{where}"]
         if "note" in term:
             lines.append(f"*{term['note']}*")
-        body = "\n\n  ".join(lines)
-        parts.append(f"{term['en']}\n: {body}\n".replace("\n\n  ", "\n\n    "))
-    text = "\n".join(line if line else "" for line in parts)
-    return f"{HEAD.format(count=len(terms))}\n:::::{{glossary}}\n{text}:::::\n"
+        parts.append("\n\n  ".join([f"{term['en']}\n  {lines[0]}", *lines[1:]]) + "\n")
+    text = "\n".join(parts)
+    return f"{HEAD.format(count=len(terms))}\n`````{{glossary}}\n{text}`````\n"
 
 
 def main() -> int:

@@ -56,6 +56,8 @@ mathjax_path = "tex-svg.js"  # the one file that has its font in it
 mathjax3_config = {"options": {"enableMenu": False}}  # the menu would make each formula a tab stop
 html_css_files = ["book.css"]
 html_js_files = ["book.js"]
+html_use_index = False  # the search and the package's pages do more
+html_domain_indices = False
 html_show_sourcelink = False
 html_copy_source = False
 html_last_updated_fmt = None
@@ -70,4 +72,4 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {name: [] for name in ("index", "glossary", "search", "genindex")}
+html_sidebars = {name: [] for name in ("index", "glossary", "search")}
