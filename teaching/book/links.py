@@ -30,13 +30,15 @@ def link_terms(app, doctree, docname):
         form.lower(): term for term in known for form in (term["en"], *term.get("also", []))
     }
     page = app.builder.get_relative_uri(docname, "glossary")
+    objects = app.env.get_domain("std").get_objects()  # name, title, kind, page, anchor, priority
+    addresses = {name: f"{page}#{at}" for name, _, kind, _, at, _ in objects if kind == "term"}
     prose = [text for text in doctree.findall(nodes.Text) if not _inside(text, CLOSED)]
     for text in sorted(prose, key=lambda text: not _inside(text, nodes.strong)):  # bold first
-        if parts := _linked(text, unlinked, page):
+        if parts := _linked(text, unlinked, addresses):
             text.parent.replace(text, parts)
 
 
-def _linked(text: str, unlinked: dict, page: str) -> list:
+def _linked(text: str, unlinked: dict, addresses: dict) -> list:
     """Return a text in pieces, terms as links, and take these terms out of `unlinked`."""
     longest_first = sorted(unlinked, key=len, reverse=True)
     pattern = rf"(?<![\w-])({'|'.join(map(re.escape, longest_first))})(?:e?s)?(?![\w-])"
@@ -45,8 +47,8 @@ def _linked(text: str, unlinked: dict, page: str) -> list:
         term = unlinked.get(found[1].lower())
         if term is None:  # an earlier word of this text took it
             continue
-        address = f"{page}#{nodes.make_id('term-' + term['en'])}"  # as Sphinx names it
-        link = nodes.reference("", found[0], refuri=address, internal=True, reftitle=term["is"])
+        link = nodes.reference("", found[0], internal=True, reftitle=term["is"])
+        link["refuri"] = addresses[term["en"]]
         link["classes"].append("term")
         parts += [nodes.Text(text[end : found.start()]), link]
         end = found.end()

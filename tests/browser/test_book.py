@@ -107,6 +107,7 @@ def seen(book, pages, axe, chromium):
         note("axe, light", page.evaluate(AXE, [SERIOUS, None]))
         page.emulate_media(color_scheme="dark")
         page.evaluate("document.documentElement.dataset.theme = 'dark'")
+        page.evaluate("Promise.all(document.getAnimations().map((it) => it.finished))")
         note("axe, dark", page.evaluate(AXE, [SERIOUS, OF_COLOUR]))
         page.evaluate("document.documentElement.style.fontSize = '200%'")
         note("text at 200 %", page.evaluate(STICKS_OUT))
