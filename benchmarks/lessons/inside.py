@@ -33,7 +33,7 @@ from transformer_lab import (
 )
 from transformer_lab.runs import PRETRAINED, encode_pairs, score
 
-LONG = {"seeds": 3, "pruned": 200, "orders": 5, "explained": 200, "variants": 9, "captions": 300}
+LONG = {"seeds": 3, "pruned": 100, "orders": 3, "explained": 100, "variants": 6, "captions": 300}
 SMOKE = {"seeds": 1, "pruned": 8, "orders": 1, "explained": 4, "variants": 1, "captions": 4}
 RESAMPLES = 1000
 SMALLEST = 0.1  # the least effect of a character that makes a digit count as moved
@@ -177,10 +177,10 @@ def replaced(text: str, place: int, draw: random.Random, count: int) -> list[str
 
 
 @torch.no_grad()
-def effects(run: Run, text: str, iso: str, count: int, summary: str = "mean") -> Tensor:
+def effects(run: Run, text: str, iso: str, count: int) -> dict[str, Tensor]:
     """Return how far each prediction moves when each character is replaced: (11, len(text)).
 
-    Total variation of the probabilities, its mean over the replacements, or its largest value.
+    Total variation of the probabilities: its mean over the replacements, and its largest value.
     """
     draw = random.Random(text)
     variants = [replaced(text, place, draw, count) for place in range(len(text))]
@@ -188,8 +188,10 @@ def effects(run: Run, text: str, iso: str, count: int, summary: str = "mean") ->
     chances = run.model(batch.source, batch.target_in).softmax(dim=-1)
     moved = (chances[1:] - chances[:1]).abs().sum(dim=-1) / 2
     groups = moved.split([len(group) for group in variants])
-    pick = Tensor.mean if summary == "mean" else Tensor.amax
-    return torch.stack([pick(group, dim=0) for group in groups], dim=1)
+    return {
+        "mean": torch.stack([group.mean(dim=0) for group in groups], dim=1),
+        "largest": torch.stack([group.amax(dim=0) for group in groups], dim=1),
+    }
 
 
 def explanations(run: Run, text: str, iso: str) -> dict[str, Tensor]:
@@ -279,8 +281,8 @@ def explained(runs: list[Run], seed: int, sizes: dict) -> dict:
         ]
         found["control: how it was written"] = sources_of(text).double()
         named = fields(text)[1][0].isalpha()
-        for summary in ("mean", "largest"):
-            effect = effects(run, text, iso, sizes["variants"], summary)[ROWS]
+        for summary, effect in effects(run, text, iso, sizes["variants"]).items():
+            effect = effect[ROWS]
             keep = effect.amax(dim=-1) >= SMALLEST
             if summary == "mean":
                 moved["all"].append(keep.double().tolist())
