@@ -702,7 +702,7 @@ def divided_by_zero(weights, value):
     return w + (w / direction).amin(-1, keepdim=True) * direction
 
 
-# ---- repaired_step
+# ---- repaired_rollout_step
 
 
 def filtered(a, keep):
@@ -713,13 +713,13 @@ def eye_like(a):
     return torch.eye(len(a), dtype=a.dtype)
 
 
-@right("repaired_step")
+@right("repaired_rollout_step")
 def with_normalize(attention, keep):
     step = (filtered(attention, keep) + eye_like(attention)) / 2
     return F.normalize(step, p=1, dim=-1)
 
 
-@right("repaired_step")
+@right("repaired_rollout_step")
 def with_a_threshold(attention, keep):
     least = attention.topk(keep, -1).values[:, -1:]
     kept = torch.where(attention >= least, attention, 0.0)
@@ -727,7 +727,7 @@ def with_a_threshold(attention, keep):
     return step / step.sum(1, keepdim=True)
 
 
-@right("repaired_step")
+@right("repaired_rollout_step")
 def with_a_copy(attention, keep):
     attention = attention.clone()
     for row in attention:
@@ -736,7 +736,7 @@ def with_a_copy(attention, keep):
     return (step.T / step.sum(-1)).T
 
 
-@right("repaired_step")
+@right("repaired_rollout_step")
 def step_with_numpy(attention, keep):
     a = attention.numpy().astype(np.float64)
     for row in a:
@@ -745,14 +745,14 @@ def step_with_numpy(attention, keep):
     return torch.from_numpy(step / step.sum(1, keepdims=True))
 
 
-@wrong("repaired_step", "each *column* is divided by the sum of a row")
+@wrong("repaired_rollout_step", "each *column* is divided by the sum of a row")
 def without_keepdim(attention, keep):
     """The published line."""
     step = (filtered(attention, keep) + eye_like(attention)) / 2
     return step / step.sum(-1)
 
 
-@wrong("repaired_step", "changed its argument")
+@wrong("repaired_rollout_step", "changed its argument")
 def in_place(attention, keep):
     """The other bug."""
     drop = attention.shape[-1] - keep
@@ -761,40 +761,40 @@ def in_place(attention, keep):
     return step / step.sum(-1, keepdim=True)
 
 
-@wrong("repaired_step", "its own sum; it is the rows")
+@wrong("repaired_rollout_step", "its own sum; it is the rows")
 def columns_normalised(attention, keep):
     """dim=0."""
     step = (filtered(attention, keep) + eye_like(attention)) / 2
     return step / step.sum(0, keepdim=True)
 
 
-@wrong("repaired_step", "nothing is normalised")
+@wrong("repaired_rollout_step", "nothing is normalised")
 def not_normalised(attention, keep):
     """'The line is redundant', says a comment under the issue; not once weights are dropped."""
     return (filtered(attention, keep) + eye_like(attention)) / 2
 
 
-@wrong("repaired_step", "before the residual")
+@wrong("repaired_rollout_step", "before the residual")
 def normalised_before(attention, keep):
     """Rows first, residual afterwards."""
     kept = filtered(attention, keep)
     return (kept / kept.sum(-1, keepdim=True) + eye_like(attention)) / 2
 
 
-@wrong("repaired_step", "residual is missing")
+@wrong("repaired_rollout_step", "residual is missing")
 def step_without_residual(attention, keep):
     """Filter and normalise."""
     kept = filtered(attention, keep)
     return kept / kept.sum(-1, keepdim=True)
 
 
-@wrong("repaired_step", "not filtered")
+@wrong("repaired_rollout_step", "not filtered")
 def not_filtered(attention, keep):
     """keep is ignored."""
     return (attention + eye_like(attention)) / 2
 
 
-@wrong("repaired_step", "`keep` weights are dropped")
+@wrong("repaired_rollout_step", "`keep` weights are dropped")
 def keep_dropped(attention, keep):
     """topk(keep) smallest."""
     kept = attention.scatter(-1, attention.topk(keep, -1, largest=False).indices, 0.0)
@@ -802,7 +802,7 @@ def keep_dropped(attention, keep):
     return step / step.sum(-1, keepdim=True)
 
 
-@wrong("repaired_step", "*smallest* weights")
+@wrong("repaired_rollout_step", "*smallest* weights")
 def smallest_kept(attention, keep):
     """largest=False forgotten."""
     drop = attention.shape[-1] - keep
@@ -811,7 +811,7 @@ def smallest_kept(attention, keep):
     return step / step.sum(-1, keepdim=True)
 
 
-@wrong("repaired_step", "of the whole map are kept")
+@wrong("repaired_rollout_step", "of the whole map are kept")
 def over_the_whole_map(attention, keep):
     """What the published program does: it drops a share of all weights."""
     length = len(attention)

@@ -528,7 +528,7 @@ def test_same_output_from_float32(same_output):
     expect_same_output(same_output(weights, value), weights, value)
 
 
-# ---- repaired_step
+# ---- repaired_rollout_step
 
 
 def step_of(attention, keep, residual=0.5):
@@ -592,16 +592,16 @@ def a_square_map(length, dtype=torch.float32):
     return some_weights(length, length, masked=False, dtype=dtype)
 
 
-def test_rows_of_the_step_add_up_to_one(repaired_step):
+def test_rows_of_the_step_add_up_to_one(repaired_rollout_step):
     for length, keep in ((5, 3), (4, 1), (6, 4), (5, 5)):
         a = a_square_map(length)
-        expect(repaired_step(a, keep), step_of(a, keep), step_mistakes(a, keep))
+        expect(repaired_rollout_step(a, keep), step_of(a, keep), step_mistakes(a, keep))
 
 
-def test_a_step_in_float64(repaired_step):
+def test_a_step_in_float64(repaired_rollout_step):
     a = a_square_map(5, torch.float64)
-    expect(repaired_step(a, 2), step_of(a, 2), step_mistakes(a, 2))
+    expect(repaired_rollout_step(a, 2), step_of(a, 2), step_mistakes(a, 2))
 
 
-def test_each_step_is_computed_anew(repaired_step):
-    expect_no_memory(repaired_step, step_of, (a_square_map(5), 3), (a_square_map(5), 3))
+def test_each_step_is_computed_anew(repaired_rollout_step):
+    expect_no_memory(repaired_rollout_step, step_of, (a_square_map(5), 3), (a_square_map(5), 3))
