@@ -31,7 +31,9 @@ AROUND_THE_MODEL = [
 SHOWN_AND_CHECKED = [
     *("diagrams", "plots", "notebook"),
     *("checking.diagnosis", "checking.sandbox", "checking.own_work", "checking.course"),
-    *("checking.notebooks", "checking.live", "checking.progress", "cli", "__main__"),
+    *("checking.notebooks", "checking.live", "checking.records", "checking.integrity"),
+    *("checking.child", "checking.isolation", "checking.engine", "checking.progress"),
+    *("cli", "__main__"),
 ]
 ORDER = [*SUPPORT, *READ, *AROUND_THE_MODEL, *SHOWN_AND_CHECKED]
 LATE = ("matplotlib", "babel", "sacrebleu", "tokenizers", "ipywidgets", "pytest", "beartype")

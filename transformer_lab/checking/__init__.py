@@ -3,7 +3,11 @@
 What a wrong answer is told is written in `tests/exercises/`, in the words of `diagnosis.py`.
 `sandbox.py` calls the code of a learner on clones, `own_work.py` notices what is not the learner's,
 `course.py` finds and runs the checks, `live.py` does it in a notebook; `notebooks.py` reads a
-notebook without a kernel, `progress.py` makes the table.
+notebook without a kernel.
+
+A whole notebook is judged in another process: `engine.py` starts `child.py` behind the walls of
+`isolation.py`, hears its `records.py`, and `integrity.py` says whether the checks were left alone.
+`progress.py` makes the learner's table of it.
 """
 
 from transformer_lab.checking.course import (

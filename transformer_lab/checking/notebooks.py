@@ -3,6 +3,7 @@
 import ast
 import json
 import linecache
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,16 @@ def load_notebook(path: str | Path) -> dict[str, Any]:
     notebook.
     """
     path = Path(path)
-    namespace: dict[str, Any] = {"__name__": path.stem, "__problems__": []}
+    return load_cells(read_cells(path), path.stem)
+
+
+def load_cells(cells: Iterable[tuple[str, str]], name: str) -> dict[str, Any]:
+    """Return what the cells (type, source) of the notebook `name` define, as `load_notebook`."""
+    namespace: dict[str, Any] = {"__name__": name, "__problems__": []}
     statements = []
-    for number, (kind, source) in enumerate(read_cells(path), 1):
+    for number, (kind, source) in enumerate(cells, 1):
         if kind == "code":
-            where = f"{path.name}, cell {number}"
+            where = f"{name}.ipynb, cell {number}"
             statements += [(where, each) for each in _statements(source, where, namespace)]
     needed = _needed([statement for _, statement in statements])
     for where, statement in statements:
@@ -55,7 +61,9 @@ def _statements(source: str, where: str, namespace: dict[str, Any]) -> list[ast.
 def _load(statement: ast.stmt, where: str, namespace: dict[str, Any]) -> None:
     try:
         exec(compile(ast.Module([statement], []), where, "exec"), namespace)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:  # somebody pressed Ctrl-C
+        raise
+    except BaseException as error:
         if _is_definition(statement):  # another assignment may need what a loop has made
             problem = f"{where}, line {statement.lineno}: {type(error).__name__}: {error}"
             namespace["__problems__"].append(problem)
