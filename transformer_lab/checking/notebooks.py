@@ -31,9 +31,14 @@ def load_cells(cells: Iterable[tuple[str, str]], name: str) -> dict[str, Any]:
             where = f"{name}.ipynb, cell {number}"
             statements += [(where, each) for each in _statements(source, where, namespace)]
     needed = _needed([statement for _, statement in statements])
+    failed: dict[str, str] = {}
     for where, statement in statements:
         if _is_definition(statement) or set(_assigned(statement)) & needed:
-            _load(statement, where, namespace)
+            problem = _load(statement, where, namespace)
+            failed |= dict.fromkeys(_assigned(statement) or [problem], problem)
+    # Of the assignments only those count that no other has made good.
+    lost = [problem for name, problem in failed.items() if problem and name not in namespace]
+    namespace["__problems__"] += dict.fromkeys(lost)
     return namespace
 
 
@@ -50,7 +55,7 @@ def _statements(source: str, where: str, namespace: dict[str, Any]) -> list[ast.
     """Return a cell's statements; note where its source stands, for messages that quote a line."""
     linecache.cache[where] = (len(source), None, source.splitlines(keepends=True), where)
     try:
-        return _parse(source).body
+        return parse_cell(source).body
     except SyntaxError as error:
         namespace["__problems__"].append(f"{where}, line {error.lineno}: {error.msg}")
     except (ValueError, MemoryError, RecursionError) as error:  # no text, or too deeply nested
@@ -58,24 +63,35 @@ def _statements(source: str, where: str, namespace: dict[str, Any]) -> list[ast.
     return []
 
 
-def _load(statement: ast.stmt, where: str, namespace: dict[str, Any]) -> None:
+def _load(statement: ast.stmt, where: str, namespace: dict[str, Any]) -> str:
+    """Run a statement; return what went wrong, or nothing."""
     try:
         exec(compile(ast.Module([statement], []), where, "exec"), namespace)
     except KeyboardInterrupt:  # somebody pressed Ctrl-C
         raise
     except BaseException as error:
-        if _is_definition(statement):  # another assignment may need what a loop has made
-            problem = f"{where}, line {statement.lineno}: {type(error).__name__}: {error}"
-            namespace["__problems__"].append(problem)
+        return f"{where}, line {statement.lineno}: {type(error).__name__}: {error}"
+    return ""
 
 
-def _parse(source: str) -> ast.Module:
-    """Parse a cell; only if that fails, without its magic lines."""
+# Cell magics whose text runs in the notebook itself; that of the others, as %%bash, does not.
+TRANSPARENT = ("%%time", "%%capture", "%%prun")
+
+
+def parse_cell(source: str) -> ast.Module:
+    """Parse a cell; only if that fails, without its magic lines. Raises what `ast.parse` raises."""
     try:
         return ast.parse(source)
     except SyntaxError:
+        first = source.lstrip().split(maxsplit=1)[:1]
+        if first and first[0].startswith("%%") and first[0] not in TRANSPARENT:
+            return ast.Module([], [])
         lines = source.splitlines()
-        return ast.parse("\n".join("" if line.lstrip()[:1] in "%!?" else line for line in lines))
+        return ast.parse("\n".join("" if _is_magic(line) else line for line in lines))
+
+
+def _is_magic(line: str) -> bool:
+    return line.lstrip()[:1] in {"%", "!", "?"} or line.rstrip().endswith("?")
 
 
 def _is_definition(statement: ast.stmt) -> bool:
