@@ -7,19 +7,22 @@ lab_flags := $(if $(filter 0,$(shell id -u)),--allow-root)
 lab_flags += $(if $(DISPLAY)$(WAYLAND_DISPLAY)$(BROWSER)$(filter Darwin,$(shell uname)),,--no-browser)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test check bench setup clean
+.PHONY: help lab test test-teaching check bench setup clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*##/ {printf "make %-6s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*##/ {printf "make %-13s %s\n", $$1, $$2}' Makefile
 
 lab: setup ## open JupyterLab on the first lesson (LAB_ARGS="--port=9000" passes flags on)
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" $(python) -m jupyterlab --ServerApp.ip=localhost --ServerApp.root_dir=. \
 	    --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb $(lab_flags) $(LAB_ARGS)
 
 test: check ## run every test: lint, package, lessons, exercises, browser
-	@OMP_NUM_THREADS=1 $(python) -m pytest -q -n 2 --dist loadfile -m "not serial and not setup" \
+	@OMP_NUM_THREADS=1 $(python) -m pytest -q -n 2 --dist loadfile -m "not serial and not setup and not teaching" \
 	    --nbval $(notebooks) tests --ignore=tests/exercises # the check cells of solutions/ run these
 	@$(python) -m pytest -q -m serial tests || [ $$? -eq 5 ] # 5: there is none
+
+test-teaching: setup ## grade a class of forty, some of them hostile, in minutes
+	@OMP_NUM_THREADS=1 $(python) -m pytest -q -m teaching tests/teaching
 
 check: setup ## lint and format, in seconds
 	@$(python) -m ruff check

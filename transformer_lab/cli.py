@@ -63,6 +63,8 @@ def _say(text: str) -> None:
 
 
 def _how_to_go_on(options: argparse.Namespace) -> str:
+    if options.command is grade.run:
+        return "The same command goes on: what is done is kept."
     if options.command is not _train:
         return ""
     if (Path(options.output) / STATE).exists():

@@ -128,7 +128,7 @@ def forty(outside: Path, port: int) -> dict[str, HandIn]:
             "segfault": one(attend("import ctypes; ctypes.string_at(0)"), {2: ENDED}, "ctypes"),
             "20 GB": one(attend("return torch.ones(5 * 2**30).sum() * values[0]"), {2: WRONG}),
             "gigabytes of output": one(
-                attend(f"for _ in range(4096): print('x' * 2**20)\n    {RIGHT}"), PASSED
+                attend(f"for _ in range(256): print('x' * 2**20)\n    {RIGHT}"), PASSED
             ),
             "fork bomb": one(
                 attend("while True:\n        try: os.fork()\n        except OSError: pass"),
@@ -160,7 +160,7 @@ def forty(outside: Path, port: int) -> dict[str, HandIn]:
                 "rmtree",
             ),
             "outside": one(
-                attend(f"open({str(outside / 'new')!r}, 'w').write('!')\n    {RIGHT}"),
+                attend(f"open({str(course_folder() / 'new')!r}, 'w').write('!')\n    {RIGHT}"),
                 {2: WRONG},
                 "wanted files outside",
             ),
@@ -204,7 +204,7 @@ def forty(outside: Path, port: int) -> dict[str, HandIn]:
                 ALTERED,
             ),
             "patches builtins": one(
-                also("import builtins\nDONE = setattr(builtins, 'isinstance', lambda *_: True)"),
+                also("import builtins\nDONE = setattr(builtins, 'all', lambda *_: True)"),
                 ALTERED,
             ),
             "patches the frame": one(
@@ -213,7 +213,7 @@ def forty(outside: Path, port: int) -> dict[str, HandIn]:
                     "frame = frame.f_back\n"
                     "    frame.f_globals['expect'] = lambda *_, **__: None\n    return values[0]"
                 ),
-                {2: WRONG},
+                altered_until,
                 "_getframe",
             ),
             "equals everything": one(
@@ -238,12 +238,6 @@ def forty(outside: Path, port: int) -> dict[str, HandIn]:
 
 def honest() -> dict[str, HandIn]:
     """Return the submissions that deserve full points."""
-    foreign = solved()
-    foreign["metadata"] = {"kernelspec": {"name": "julia-1.9", "language": "julia"}, "colab": {}}
-    error = {"output_type": "error", "ename": "NameError", "evalue": "x", "traceback": ["x"]}
-    for cell in foreign["cells"]:
-        if cell["cell_type"] == "code":
-            cell["outputs"] = [error]
     helper = "return shared(query, keys, values)"
     cells = {
         "Anna": one(json.dumps(solved())),
@@ -257,8 +251,6 @@ def honest() -> dict[str, HandIn]:
             )
         ),
         "Chloé": one(attend(helper, f"def shared(query, keys, values):\n    {RIGHT}")),
-        "Dan": one(also("%matplotlib inline\n!ls\nX = 1", "%%time\nY = 2", "%%bash\necho 'x")),
-        "Eva": one(json.dumps(foreign)),
         "Frank Foster_4711_assignsubmission_file_": one(
             json.dumps(solved()), file=f"{LESSON} (1).ipynb"
         ),
@@ -272,15 +264,13 @@ def honest() -> dict[str, HandIn]:
 
 def careless(outside: Path) -> dict[str, HandIn]:
     """Return the submissions of those who were in a hurry."""
-    no_checks = with_cells(
-        lambda cells: [c for c in cells if not "".join(c["source"]).startswith("check(")]
-    )
-    changed = with_cells(
+    changed = with_cells(  # one check cell only says that all is well, the others are gone
         lambda cells: [
             code_cell("print('✓ attend_one: all checks passed.')")
             if "".join(c["source"]) == "check(attend_one)"
             else c
             for c in cells
+            if not "".join(c["source"]).startswith("check(stable_softmax")
         ]
     )
     exercise = (course_folder() / "exercises" / f"{LESSON}.ipynb").read_text("utf-8")
@@ -289,8 +279,7 @@ def careless(outside: Path) -> dict[str, HandIn]:
         "two definitions": one(
             also("def attend_one(query, keys, values): return 0"), PASSED, "is defined 2 times"
         ),
-        "deleted checks": one(no_checks, PASSED, "no check of attend_one"),
-        "changed check": one(changed, PASSED, "no check of attend_one"),
+        "changed checks": one(changed, PASSED, "no check of attend_one", "no check of stable_"),
         "missing cell": one(instead("attend_one"), {2: MISSING}),
         "syntax error": one(instead("attend_one", "def attend_one(query:"), {2: WRONG}),
         "damaged": one(json.dumps(solved())[:-40], UNREADABLE),

@@ -21,6 +21,7 @@ from transformer_lab.checking.course import (
 from transformer_lab.checking.diagnosis import CheckFailed, close, expect
 from transformer_lab.checking.live import check
 from transformer_lab.checking.notebooks import load_notebook, read_cells, task_from
+from transformer_lab.checking.own_work import require_own_work
 from transformer_lab.checking.sandbox import NOT_WRITTEN, NotWritten, run_check
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "expect",
     "load_notebook",
     "read_cells",
+    "require_own_work",
     "run_check",
     "run_checks",
     "target_folder",

@@ -169,6 +169,7 @@ def _hear(lines: Sequence[bytes], token: str, report: _Report, limits: Limits) -
             _note(decode(line, token), report, limits)
         except ValueError:
             report.altered = FORGED
+        if report.altered:  # nothing after this can be believed
             return
 
 

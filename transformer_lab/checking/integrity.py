@@ -5,6 +5,7 @@ Both share a Python interpreter, so a learner could patch `diagnosis.close` or `
 checks have begun to accept everything, however that was done.
 """
 
+import builtins
 import inspect
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ from transformer_lab.checking.sandbox import NotWritten
 
 # What the checks, and the child that runs them, are made of.
 SEALED = (
-    *("builtins", "copy", "functools", "inspect", "itertools", "json", "linecache", "math"),
+    *("copy", "functools", "inspect", "itertools", "json", "linecache", "math"),
     *("numbers", "operator", "os", "random", "traceback", "numpy", "torch", "torch.linalg"),
     *("torch.nn", "torch.nn.functional", "torch.testing"),
 )
@@ -32,10 +33,15 @@ class Seal:
     def __init__(self) -> None:
         own = [name for name in sys.modules if name.split(".")[0] == "transformer_lab"]
         self.modules = {name: sys.modules[name] for name in (*SEALED, *own) if name in sys.modules}
+        self.builtins = dict(builtins.__dict__)
         self.before = self._meanings()
 
     def broken(self) -> list[str]:
         """Return the names that mean something else now."""
+        # First of all, and without using any of them.
+        now, was = builtins.__dict__, self.builtins
+        if changed := [name for name in was if now.get(name) is not was[name] and name != "_"]:
+            return changed
         replaced = [name for name, was in self.modules.items() if sys.modules.get(name) is not was]
         now = self._meanings()
         changed = (name for name, was in self.before.items() if not _same(now.get(name), was))
@@ -45,8 +51,6 @@ class Seal:
         meanings = {}
         for name, module in self.modules.items():
             for label, value in list(vars(module).items()):
-                if (name, label) == ("builtins", "_"):  # IPython's last result
-                    continue
                 meanings[f"{name}.{label}"] = _meaning(value)
                 if inspect.isclass(value) and _is_sealed(value, module):
                     meanings |= {

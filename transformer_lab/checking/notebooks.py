@@ -1,10 +1,12 @@
 """Notebooks without a kernel: what they define is loaded, and nothing else of them is run."""
 
 import ast
+import dis
 import json
 import linecache
 from collections.abc import Iterable
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from transformer_lab.checking.diagnosis import CheckFailed
@@ -33,9 +35,10 @@ def load_cells(cells: Iterable[tuple[str, str]], name: str) -> dict[str, Any]:
     needed = _needed([statement for _, statement in statements])
     failed: dict[str, str] = {}
     for where, statement in statements:
-        if _is_definition(statement) or set(_assigned(statement)) & needed:
+        made = _made(statement)
+        if _is_definition(statement) or made & needed:
             problem = _load(statement, where, namespace)
-            failed |= dict.fromkeys(_assigned(statement) or [problem], problem)
+            failed |= dict.fromkeys(made or [problem], problem)
     # Of the assignments only those count that no other has made good.
     lost = [problem for name, problem in failed.items() if problem and name not in namespace]
     namespace["__problems__"] += dict.fromkeys(lost)
@@ -79,26 +82,28 @@ TRANSPARENT = ("%%time", "%%capture", "%%prun")
 
 
 def parse_cell(source: str) -> ast.Module:
-    """Parse a cell; only if that fails, without its magic lines. Raises what `ast.parse` raises."""
+    """Parse a cell, its magic lines as IPython reads them. Raises what `ast.parse` raises."""
     try:
         return ast.parse(source)
     except SyntaxError:
-        first = source.lstrip().split(maxsplit=1)[:1]
-        if first and first[0].startswith("%%") and first[0] not in TRANSPARENT:
-            return ast.Module([], [])
-        lines = source.splitlines()
-        return ast.parse("\n".join("" if _is_magic(line) else line for line in lines))
+        from IPython.core.inputtransformer2 import TransformerManager
 
-
-def _is_magic(line: str) -> bool:
-    return line.lstrip()[:1] in {"%", "!", "?"} or line.rstrip().endswith("?")
+        first = source.lstrip().split(maxsplit=1)[0]
+        if first.startswith("%%"):
+            if first not in TRANSPARENT:
+                return ast.Module([], [])
+            source = source.replace(source.lstrip().splitlines()[0], "", 1)
+        return ast.parse(TransformerManager().transform_cell(source))
 
 
 def _is_definition(statement: ast.stmt) -> bool:
-    """Imports, functions, classes, UPPERCASE = anything, and name = lambda."""
+    """Imports, functions, classes, UPPERCASE = anything, name = lambda; in an if or try too."""
     if names := _assigned(statement):
         is_constant = all(name.isupper() for name in names)
         return is_constant or isinstance(statement.value, ast.Lambda)
+    if isinstance(statement, ast.If | ast.Try | ast.With):
+        inside = (each for each in ast.iter_child_nodes(statement) if isinstance(each, ast.stmt))
+        return any(map(_is_definition, inside))
     kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     return isinstance(statement, kinds)
 
@@ -111,16 +116,40 @@ def _assigned(statement: ast.stmt) -> list[str]:
     return [node.id for target in targets for node in ast.walk(target) if hasattr(node, "id")]
 
 
+def _made(statement: ast.stmt) -> set[str]:
+    """Return the names that a statement binds, or binds an item of: N = 1, N += 1, T["x"] = 1."""
+    bound = {step.argval for step in dis.get_instructions(_code(statement)) if step.opname == STORE}
+    targets = getattr(statement, "targets", [getattr(statement, "target", None)])
+    items = [each.value for each in targets if isinstance(each, ast.Subscript)]
+    return bound | {each.id for each in items if isinstance(each, ast.Name)}
+
+
+STORE, READS = "STORE_NAME", ("LOAD_NAME", "LOAD_GLOBAL")
+
+
 def _needed(statements: list[ast.stmt]) -> set[str]:
     """Return the names that definitions and calls of `check` read, and what those are made of."""
     needed, before = set(), None
+    parts = [(_is_definition(s) or _checks(s), _made(s), _read(_code(s))) for s in statements]
     while needed != before:
         before = set(needed)
-        for statement in statements:
-            reads = _is_definition(statement) or _checks(statement)
-            if reads or set(_assigned(statement)) & needed:
-                needed |= {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)}
+        for reads, made, names in parts:
+            if reads or made & needed:
+                needed |= names
     return needed
+
+
+def _code(statement: ast.stmt) -> CodeType:
+    try:
+        return compile(ast.Module([statement], []), "", "exec")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # as `return` outside a function
+        return compile("", "", "exec")
+
+
+def _read(code: CodeType) -> set[str]:
+    """Return the names of the notebook that code, and the functions in it, read."""
+    names = {step.argval for step in dis.get_instructions(code) if step.opname in READS}
+    return names.union(*(_read(each) for each in code.co_consts if isinstance(each, CodeType)))
 
 
 def _checks(statement: ast.stmt) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -210,14 +211,16 @@ class _Class:
 
     def _key(self, submission: Submission) -> str:
         """Return a name for what the rows depend on: notebook, checks, limits, points."""
-        lesson = next(each for each in self.course if each.name == submission.lesson)
         parts = [
             *(submission.student, submission.lesson, submission.digest, submission.problem),
-            *(*submission.flags, str(self.limits), self.walls.means),
-            *(path.read_text("utf-8") for path in (lesson.checks, RUBRIC)),
-            *(path.read_text("utf-8") for path in sorted((PACKAGE / "checking").glob("*.py"))),
+            *(*submission.flags, str(self.limits), self.walls.means, self._course_as_it_is),
         ]
         return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
+
+    @cached_property
+    def _course_as_it_is(self) -> str:
+        files = [*(each.checks for each in self.course), RUBRIC, *PACKAGE.glob("*/*.py")]
+        return "\0".join(path.read_text("utf-8") for path in sorted(files))
 
     def _keep(self, done: dict[str, list[Row]]) -> None:
         kept = {key: [asdict(row) for row in rows] for key, rows in done.items()}
