@@ -6,7 +6,6 @@ import os
 
 import pytest
 
-
 from transformer_lab.checking import course_folder, read_cells
 from transformer_lab.checking.progress import tasks_in
 from transformer_lab.grading import find_submissions, look, points_of, similar_pairs
