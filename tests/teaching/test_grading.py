@@ -234,6 +234,22 @@ def test_marks_are_harmless_in_a_spreadsheet_and_in_a_browser(tmp_path):
     assert not any("<script>" in page.read_text() or "<b>" in page.read_text() for page in pages)
 
 
+def test_the_class_page_puts_the_most_frequent_diagnosis_first(tmp_path):
+    why = [
+        "It is 3 at [0, 1], expected 4.",
+        "Is a `return` missing?",
+        "It is 7 at [2], expected 8.",
+    ]
+    rows = [Row(f"s{i}", SECOND, "f", "wrong", 0, 0.0, why=each) for i, each in enumerate(why)]
+    write_marks(
+        tmp_path, rows, {"warning": "LOUD", "about": "", "flagged": {}}, [("s0", "s1", {"f": 0.9})]
+    )
+    text = (tmp_path / "class.html").read_text("utf-8")
+    assert "f: 0 of 3 passed" in text and "LOUD" in text and "s0 and s1" in text and "90 %" in text
+    first, second = text.index("It is … at […"), text.index("Is a `return` missing?")
+    assert first < second and "s0, s2" in text[first:second]
+
+
 def test_no_two_pages_have_one_name():
     names = page_names(["a/b", "a_b", "A_B", "../..", "", "x" * 300])
     assert len({name.casefold() for name in names.values()}) == 6

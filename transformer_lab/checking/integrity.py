@@ -55,13 +55,20 @@ class Seal:
                 if inspect.isclass(value) and _is_sealed(value, module):
                     meanings |= {
                         f"{name}.{label}.{part}": _meaning(each)
-                        for part, each in list(vars(value).items())
+                        for part, each in _parts(value).items()
                     }
         return meanings
 
 
 def _is_sealed(value: type, module: ModuleType) -> bool:
     return value in (Tensor, nn.Module) or value.__module__ == module.__name__ != "torch"
+
+
+def _parts(kind: type) -> dict[str, Any]:
+    """Return a class's attributes; of Tensor the inherited ones too, which a patch would hide."""
+    inherited = dir(kind) if kind is Tensor else ()
+    parts = {name: inspect.getattr_static(kind, name) for name in inherited if name != "__dict__"}
+    return parts | vars(kind)
 
 
 def _meaning(value: Any) -> tuple:
