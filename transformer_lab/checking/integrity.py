@@ -48,11 +48,12 @@ class Seal:
         return replaced + sorted(changed)
 
     def _meanings(self) -> dict[str, tuple]:
-        meanings = {}
+        meanings, seen = {}, set()
         for name, module in self.modules.items():
             for label, value in list(vars(module).items()):
                 meanings[f"{name}.{label}"] = _meaning(value)
-                if inspect.isclass(value) and _is_sealed(value, module):
+                if inspect.isclass(value) and _is_sealed(value, module) and value not in seen:
+                    seen.add(value)
                     meanings |= {
                         f"{name}.{label}.{part}": _meaning(each)
                         for part, each in _parts(value).items()
