@@ -3,7 +3,10 @@
     python solutions/make_exercises.py                  # write exercises/*.ipynb
     python solutions/make_exercises.py --check          # say which are not up to date; exit 1
     python solutions/make_exercises.py --run NOTEBOOK…  # run from a clean kernel, store outputs
-    python solutions/make_exercises.py --nbgrader DIR   # write a course for nbgrader into DIR
+    python solutions/make_exercises.py --nbgrader DIR --lessons 02 04
+    python solutions/make_exercises.py --handout OUT.zip --lessons 00-03
+
+The last two make a course for nbgrader, and one to hand out: `teaching/` says how to use them.
 
 A solution stands between `### BEGIN SOLUTION` and `### END SOLUTION`; in the exercise a line that
 raises "not written yet" takes its place. Cells tagged `solution` are left out, outputs too, and
@@ -25,18 +28,27 @@ import json
 import re
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 
-from transformer_lab.checking.progress import tasks_in
+from handout import write_handout
+
+from transformer_lab.checking.progress import Task, tasks_in
+from transformer_lab.support.files import write_atomically
 
 HERE = Path(__file__).resolve().parent
-EXERCISES = HERE.parent / "exercises"
+EXERCISES, LESSONS = HERE.parent / "exercises", HERE.parent / "notebooks"
+SETTINGS = HERE / "nbgrader_config.py"
+QUESTIONS = HERE / "explain.md"
 STUB = 'raise NotImplementedError("not written yet")'
 SOLUTION = re.compile(
     r"^([ \t]*)### BEGIN SOLUTION\n.*?^[ \t]*### END SOLUTION$", re.MULTILINE | re.DOTALL
 )
 CHECK = re.compile(r"^check\((.*)\)$", re.MULTILINE)
 DEFINED = re.compile(r"^(?:def|class) (\w+)", re.MULTILINE)
+IMPORT_OF_CHECK = "from transformer_lab.checking import check"
+QUESTION = re.compile(r"^## (\d\d)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+POINTS_OF_A_QUESTION = 2
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -68,30 +80,47 @@ def exercise(solution: dict, name: str) -> dict:
     return notebook
 
 
-def for_nbgrader(solution: dict, points: dict[str, int]) -> dict:
-    """Return a solution with nbgrader's metadata: bodies to write, and check cells with points."""
+def points_of(task: Task) -> int:
+    """Return what a task is worth: a tenth of its minutes times its difficulty, and at least 1."""
+    return max(1, round(task.minutes * task.difficulty / 10))
+
+
+def for_nbgrader(solution: dict, points: dict[str, int], question: str) -> dict:
+    """Return a solution with nbgrader's metadata.
+
+    Texts and imports are locked, bodies are to be written, check cells have the points of their
+    task, and at the end comes a question that a person marks.
+    """
     notebook = copy.deepcopy(solution) | {"metadata": METADATA}
-    notebook["cells"] = [c for c in notebook["cells"] if "solution" not in _tags(c)]
-    for cell in notebook["cells"]:
+    cells = [c for c in notebook["cells"] if "solution" not in _tags(c)]
+    for cell in cells:
         source = "".join(cell["source"])
-        checked = CHECK.search(source)
-        if cell["cell_type"] != "code" or not (checked or "### BEGIN SOLUTION" in source):
+        if cell["cell_type"] == "markdown":
+            _mark(cell, f"text-{cell['id']}", locked=True)
             continue
-        names = re.findall(r"\w+", checked[1] if checked else DEFINED.search(source)[1])
-        cell["metadata"]["nbgrader"] = {
-            "grade": bool(checked),
-            "grade_id": "-".join(["check", *names] if checked else names),
-            "locked": bool(checked),
-            "schema_version": 3,
-            "solution": not checked,
-            "task": False,
-        }
-        if checked:
-            cell["metadata"]["nbgrader"]["points"] = max(points[name] for name in names)
-            # A task that is not written must fail here; in the exercises it only says so.
-            cell["source"] = _lines(CHECK.sub(r"check(\1, graded=True)", source))
         cell |= {"outputs": [], "execution_count": None}
+        if checked := CHECK.search(source):
+            names = re.findall(r"\w+", checked[1])
+            worth = max(points[name] for name in names)
+            _mark(cell, "-".join(["check", *names]), grade=True, locked=True, points=worth)
+            # `check` is imported where it is called, so that no other of that name is; and a task
+            # that is not written fails here: in the exercises it only says so.
+            graded = CHECK.sub(r"check(\1, graded=True)", source)
+            cell["source"] = _lines(f"{IMPORT_OF_CHECK}\n\n{graded}")
+        elif "### BEGIN SOLUTION" in source:
+            _mark(cell, DEFINED.search(source)[1], solution=True)
+        elif IMPORT_OF_CHECK in source:
+            _mark(cell, "imports", locked=True)
+    asked = {"cell_type": "markdown", "id": "explain", "metadata": {}, "source": _lines(question)}
+    _mark(asked, "explain", grade=True, solution=True, points=POINTS_OF_A_QUESTION)
+    notebook["cells"] = [*cells[:-1], asked, cells[-1]]
     return notebook
+
+
+def _mark(cell: dict, name: str, **settings: bool | int) -> None:
+    """Give a cell nbgrader's metadata; what is not set is off."""
+    off = dict.fromkeys(("grade", "locked", "solution", "task"), False)
+    cell["metadata"]["nbgrader"] = off | {"grade_id": name, "schema_version": 3} | settings
 
 
 def run(path: Path) -> None:
@@ -149,52 +178,89 @@ def _tags(cell: dict) -> list[str]:
     return cell["metadata"].get("tags", [])
 
 
+def exercises() -> dict[str, str]:
+    """Return the text of the exercise of every solution, by the name of its file."""
+    paths = sorted(HERE.glob("*.ipynb"))
+    return {path.name: text_of(exercise(read(path), path.name)) for path in paths}
+
+
 def write_exercises() -> None:
     """Write the exercise of every solution."""
     EXERCISES.mkdir(exist_ok=True)
-    for path in sorted(HERE.glob("*.ipynb")):
-        (EXERCISES / path.name).write_text(text_of(exercise(read(path), path.name)), "utf-8")
+    for name, text in exercises().items():
+        (EXERCISES / name).write_text(text, "utf-8")
 
 
 def drift() -> list[str]:
     """Return the names of the exercises that are not what their solutions make."""
-    fresh = {path.name: text_of(exercise(read(path), path.name)) for path in HERE.glob("*.ipynb")}
+    fresh = exercises()
     stored = {path.name: path.read_text("utf-8") for path in EXERCISES.glob("*.ipynb")}
     return sorted(name for name in fresh | stored if fresh.get(name) != stored.get(name))
 
 
-def write_nbgrader(folder: Path) -> None:
-    """Write DIR/source/NN_name/NN_name.ipynb, and the settings that give the same stub."""
-    for path in sorted(HERE.glob("*.ipynb")):
-        points = {name: task.importance for task in tasks_in(path) for name in task.names}
-        target = folder / "source" / path.stem / path.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text_of(for_nbgrader(read(path), points)), "utf-8")
-    (folder / "nbgrader_config.py").write_text(
-        "c = get_config()\n"
-        'c.CourseDirectory.course_id = "transformer_lab"\n'
-        f"c.ClearSolutions.code_stub = {{'python': {STUB!r}}}\n",
-        "utf-8",
-    )
+def write_nbgrader(folder: Path, lessons: Collection[str]) -> None:
+    """Write DIR/source/NN_name/NN_name.ipynb for these lessons, and the settings."""
+    questions = dict(QUESTION.findall(QUESTIONS.read_text("utf-8")))
+    chosen = [path for path in sorted(HERE.glob("*.ipynb")) if path.stem[:2] in lessons]
+    if not chosen:
+        raise ValueError(f"lesson {', '.join(lessons)} has no exercises")
+    for path in chosen:
+        if path.stem[:2] not in questions:
+            raise ValueError(f"{QUESTIONS.name} has no question ## {path.stem[:2]}")
+        points = {name: points_of(task) for task in tasks_in(path) for name in task.names}
+        made = for_nbgrader(read(path), points, questions[path.stem[:2]].strip())
+        write_atomically(folder / "source" / path.stem / path.name, text_of(made).encode())
+    write_atomically(folder / SETTINGS.name, SETTINGS.read_bytes())
+
+
+def lessons_of(texts: list[str] | None) -> list[str]:
+    """Return the numbers that are meant, "00-03" for four of them; all of them without any.
+
+    Raises `ValueError` for a lesson that is not there.
+    """
+    there = sorted(path.stem[:2] for path in LESSONS.glob("[0-9][0-9]_*.ipynb"))
+    chosen = set()
+    for text in texts or there:
+        if not (found := re.fullmatch(r"(\d\d)(?:-(\d\d))?", text)):
+            raise ValueError(f"lessons are named like 02 or 00-03, got {text!r}")
+        first, last = found.groups(found[1])
+        chosen |= {f"{number:02}" for number in range(int(first), int(last) + 1)}
+    if missing := chosen - set(there):
+        raise ValueError(f"no lesson {', '.join(sorted(missing))}; there are {', '.join(there)}")
+    return sorted(chosen)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Do what the command line asks; return 1 if `--check` found a drift."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog=Path(__file__).name, description=__doc__.splitlines()[0])
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--check", action="store_true", help="only say what is not up to date")
     choice.add_argument("--run", nargs="+", type=Path, metavar="NOTEBOOK", help="run and store")
     choice.add_argument("--nbgrader", type=Path, metavar="DIR", help="write a course for nbgrader")
+    choice.add_argument("--handout", type=Path, metavar="ZIP", help="write a course to hand out")
+    parser.add_argument(
+        *("--lessons", "--lesson"), nargs="+", metavar="NN", help="only these, such as 02 or 00-03"
+    )
     options = parser.parse_args(arguments)
+    if options.lessons and not (options.nbgrader or options.handout):
+        parser.error("--lessons goes with --nbgrader or --handout")
     if options.check:
         for name in drift():
             print(f"exercises/{name} is not what solutions/{name} makes", file=sys.stderr)
         return 1 if drift() else 0
+    if options.nbgrader or options.handout:
+        try:
+            lessons = lessons_of(options.lessons)
+            if options.nbgrader:
+                write_nbgrader(options.nbgrader, lessons)
+            else:
+                write_handout(options.handout, exercises(), lessons)
+        except ValueError as error:
+            parser.error(str(error))
+        return 0
     for path in options.run or []:
         run(path)
-    if options.nbgrader:
-        write_nbgrader(options.nbgrader)
-    elif not options.run:
+    if not options.run:
         write_exercises()
     return 0
 

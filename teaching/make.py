@@ -21,15 +21,22 @@ from teaching.generate import (  # noqa: E402
     quiz,
     worksheets,
 )
+from teaching.slides import deck  # noqa: E402
 from transformer_lab.support.files import write_atomically  # noqa: E402
 
 # Each has `pages()`, which returns its files and what they must hold.
-MAKERS = (plan, notes, worksheets, exam, misconceptions, quiz, matrix)
+MAKERS = (plan, notes, deck, worksheets, exam, misconceptions, quiz, matrix)
 
 
-def generated() -> dict[Path, str]:
-    """Return every generated file and what it must hold."""
-    return {path: text for maker in MAKERS for path, text in maker.pages().items()}
+def generated(makers=MAKERS) -> tuple[dict[Path, str], list[str]]:
+    """Return every generated file and what it must hold, and what could not be made."""
+    files, faults = {}, []
+    for maker in makers:
+        try:
+            files |= maker.pages()
+        except ValueError as error:
+            faults.append(f"{maker.__name__}: {error}")
+    return files, faults
 
 
 def variant(seed: int, folder: Path) -> dict[Path, str]:
@@ -49,17 +56,19 @@ def main() -> None:
         parser.error("--seed and --into go together")
     if options.check and options.into:
         parser.error("--check looks at the repository's own files: leave out --seed and --into")
-    try:
-        files = variant(options.seed, options.into) if options.into else generated()
-    except ValueError as error:
-        sys.exit(str(error))
+    if options.into:
+        files, faults = variant(options.seed, options.into), []
+    else:
+        files, faults = generated()
     stale = [p for p, text in files.items() if not p.exists() or p.read_text("utf-8") != text]
     for path in stale:
         print("stale:" if options.check else "written:", path)
         if not options.check:
             write_atomically(path, files[path].encode())
     if options.check and stale:
-        sys.exit("run python teaching/make.py")
+        faults.append("run python teaching/make.py")
+    if faults:
+        sys.exit("\n".join(faults))
 
 
 if __name__ == "__main__":

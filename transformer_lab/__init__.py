@@ -25,6 +25,7 @@ from transformer_lab.masks import causal_mask, decoder_mask, padding_mask
 from transformer_lab.model import Decoder, Encoder, Transformer, attention_maps, load, save
 from transformer_lab.presets import PRESETS, Preset
 from transformer_lab.runs import Run, load_run, train
+from transformer_lab.support.threads import limit_threads
 from transformer_lab.tokenizer import Tokenizer, train_tokenizer
 from transformer_lab.training import (
     Objective,
@@ -88,3 +89,5 @@ __all__ = [
     "train_step",
     "train_tokenizer",
 ]
+
+limit_threads()

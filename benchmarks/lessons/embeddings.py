@@ -1,8 +1,9 @@
 """`python -m benchmarks.lessons.embeddings`: lesson 07's runs on embeddings, with their controls.
 
 The code is the lesson's own, loaded from its notebook. Five seeds each, which draw the weights and
-the batches: the factor that multiplies the words, with tables that learn and with frozen ones;
-different factors from the same start; tied and untied; tables from a model trained before.
+the batches: the factor that multiplies the words, with tables that learn (three of the seeds for
+three times the steps as well) and with frozen ones; different factors from the same start; tied and
+untied; tables from a model trained before.
 """
 
 import math
@@ -14,7 +15,7 @@ import torch
 from benchmarks.lessons.lesson_code import lesson_code
 from benchmarks.reporting import report
 
-SEEDS = range(5)
+SEEDS, LONGER = range(5), range(3)
 FACTORS, STARTS = (1, 4, 8, 64), (1, 4, 8, 16, 64)
 
 lesson = partial(lesson_code, "07", "small_model", "losses_of", "EXAMPLES")
@@ -37,7 +38,10 @@ def place_only(examples: list) -> float:
 
 
 def trained(code: dict, model, name: str, kind: str, seed: int, at: dict) -> list[dict]:
-    """Train; return a row for each number of steps in `at`, under its experiment."""
+    """Train; return a row for each number of steps in `at`, under its experiment.
+
+    The length is that of the tables' rows at the end of the run, after the most steps.
+    """
     losses = code["losses_of"](model, max(at))
     length = sum(table.norm(dim=1).mean().item() for table in tables_of(model)) / 2
     return [
@@ -82,7 +86,8 @@ def rows_of(code: dict, seed: int, steps: int, first: list) -> list[dict]:
     small, rows, at = code["small_model"], [], {steps: None}
     for factor in FACTORS:
         name = str(factor)
-        rows += trained(code, small(factor, seed), name, "learnt", seed, at)
+        more = {3 * steps: "learnt, longer"} if seed in LONGER else {}
+        rows += trained(code, small(factor, seed), name, "learnt", seed, at | more)
         rows += trained(code, frozen(small(factor, seed)), name, "frozen", seed, at)
     for factor in STARTS:
         model = sized(small(factor, seed), 8 / factor)

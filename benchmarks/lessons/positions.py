@@ -16,6 +16,7 @@ SEEDS, STEPS = range(5), 600
 DATES = ("sinusoids", "learned table", "encoder only", "none")
 ADDED = ("sinusoids", "learned table")
 LETTERS = ("rotary", "sinusoids", "learned table", "none")
+SCORES = ("exact_match", "as_trained", "inside", "beyond")
 
 lesson = partial(lesson_code, "05", "date_model", "exact_match", "train_dates", "train_letters")
 
@@ -27,11 +28,15 @@ def dates(code: dict, kind: str, seed: int, steps: int) -> dict:
 
 
 def letters(code: dict, kind: str, seed: int, steps: int, **changed) -> dict:
-    """Return the share of right letters at places 2 to 31, trained on 3 to 16 letters."""
-    right = code["train_letters"](kind, seed, steps, **changed)
-    inside, beyond = right[:14].mean().item(), right[14:].mean().item()
+    """Return the share of right letters from place 2 on, trained on 3 to 16 letters.
+
+    `as_trained` is that of texts of 16 letters; the rest is of texts of 32: `inside` at the places
+    2 to 15, `beyond` at 16 to 31, `places` at each.
+    """
+    right, as_trained = code["train_letters"](kind, seed, steps, **changed)
+    parts = {"as_trained": as_trained, "inside": right[:14], "beyond": right[14:]}
     places = [round(share, 4) for share in right.tolist()]
-    return {"inside": round(inside, 4), "beyond": round(beyond, 4), "places": places}
+    return {name: round(part.mean().item(), 4) for name, part in parts.items()} | {"places": places}
 
 
 def first_letter(code: dict, kind: str, seed: int, steps: int) -> dict:
@@ -76,7 +81,7 @@ def table(rows: list[dict]) -> str:
     lines = ["| experiment | kind | score | mean | lowest to highest | seeds |", "|---" * 6 + "|"]
     for name, kind in dict.fromkeys((row["experiment"], row["kind"]) for row in rows):
         of_kind = [row for row in rows if (row["experiment"], row["kind"]) == (name, kind)]
-        for score in [key for key in ("exact_match", "inside", "beyond") if key in of_kind[0]]:
+        for score in [key for key in SCORES if key in of_kind[0]]:
             values = [row[score] for row in of_kind]
             mean, spread = sum(values) / len(values), f"{min(values):.3f} to {max(values):.3f}"
             lines.append(f"| {name} | {kind} | {score} | {mean:.3f} | {spread} | {len(values)} |")

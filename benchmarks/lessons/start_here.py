@@ -73,11 +73,8 @@ def measure(*, smoke: bool = False) -> list[dict]:
         answers = run.translate([text for text, _ in pairs])
         row = parts(code, pairs, answers)
         row |= swapped([iso for _, iso in pairs], answers) | weights(run, pairs)
-        same, other = code["changed_by_weekday"](run, count=2 * count)
-        row |= {
-            "changed by weekday, same length": same,
-            "changed by weekday, another length": other,
-        }
+        changed = code["changed_answers"](run, count=2 * count)
+        row |= {f"changed by {name}": share for name, share in changed.items()}
         rows.append(
             {"seed": seed, "steps": settings["steps"]}
             | {name: round(share, 4) for name, share in row.items()}

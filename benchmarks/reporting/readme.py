@@ -1,4 +1,4 @@
-"""`python -m benchmarks.reporting.readme`: write the results into this README and the main one.
+"""`python -m benchmarks.reporting.readme`: write the results into the pages that show them.
 
 Both are made from `benchmarks/results/*.json`; a part that was not measured is left out. A test
 fails when they say something else.
@@ -14,7 +14,7 @@ from transformer_lab.support.files import read_json, write_atomically
 
 COMMAND = "python -m benchmarks.reporting.readme"
 START, END = f"<!-- results: made by {COMMAND} -->", "<!-- end of the results -->"
-PAGES = {"README.md": "short", "benchmarks/README.md": "full"}
+PAGES = {"README.md": "short", "benchmarks/README.md": "full", "teaching/handing_out.md": "hub"}
 RATIOS = ("training", "decoding")
 AGAINST = ": speed against `nn.Transformer` with a dense loss"
 PRESETS = {
@@ -71,6 +71,14 @@ def full(results: dict[str, dict]) -> str:
             body = tables(result)
         sections.append(f"### {name}\n\n{_about(result)}\n\n{body}")
     return "\n\n".join(sections) or "Nothing has been measured yet: `make bench`."
+
+
+def hub(_: dict[str, dict], path: Path = RESULTS / "hub.json") -> str:
+    """Return the table of what each lesson needs, which stands on its own page alone."""
+    if not path.exists():
+        return "Nothing has been measured yet: `python -m benchmarks.hub`."
+    result = read_json(path)
+    return f"{tables(result)}\n\n{_about(result)}"
 
 
 def _preset_row(name: str, rows: list[dict]) -> list[str]:
@@ -130,12 +138,12 @@ def renew(text: str, section: str) -> str:
 
 
 def main() -> None:
-    """Write both pages."""
+    """Write the pages."""
     argparse.ArgumentParser(prog=COMMAND, description=__doc__).parse_args()
     results = read_results()
     for name, kind in PAGES.items():
         path = ROOT / name
-        section = short(results) if kind == "short" else full(results)
+        section = {"short": short, "full": full, "hub": hub}[kind](results)
         write_atomically(path, renew(path.read_text(), section).encode())
         print(f"wrote {path}")
 

@@ -11,6 +11,7 @@ def test_the_embeddings_are_measured_and_written(tmp_path, capsys):
     assert result["smoke"] and {"hardware", "versions", "commit"} <= set(result)
     found = {(row["experiment"], row["name"]) for row in result["rows"]}
     factors = {(kind, str(f)) for kind in ("learnt", "frozen") for f in embeddings.FACTORS}
+    factors |= {("learnt, longer", str(f)) for f in embeddings.FACTORS}
     assert factors <= found and ("first tables", "shuffled") in found
     assert {(f"after {n}", name) for n in (2, 4, 6) for name in ("tied", "untied")} <= found
     assert all(0 < row["loss"] < 100 and row["length"] > 0 for row in result["rows"])

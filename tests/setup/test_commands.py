@@ -34,13 +34,14 @@ def test_lab_opens_the_first_lesson_on_this_machine_alone_and_keeps_the_token(pr
 
 def test_make_alone_lists_every_target(root, call, add):
     add("awk", 'exec /usr/bin/env -i PATH="/usr/bin:/bin" awk "$@"')
-    listed = re.findall(r"^make (\w+) +\S", call("make", cwd=root).stdout, re.MULTILINE)
+    listed = re.findall(r"^make ([\w-]+) +\S", call("make", cwd=root).stdout, re.MULTILINE)
     targets = re.search(r"^\.PHONY: (.*)$", (root / "Makefile").read_text(), re.MULTILINE)
     assert sorted(listed) == sorted(targets[1].split())
 
 
 def test_every_target_but_help_and_clean_sets_up_first(project, call):
-    for target in ("lab", "test", "check", "bench"):
+    targets = ("lab", "test", "test-teaching", "check", "bench", "book", "test-book")
+    for target in targets:
         first = call("make", "-n", target, cwd=project).stdout.splitlines()[0]
         assert "setup.sh" in first, target
 
@@ -60,7 +61,7 @@ def ci(project, call, add):
 
 def test_ci_runs_the_tests_in_the_project_with_no_input(ci, project, add):
     add("chromium", "")
-    assert ci() == f"make test in {project}\ndata: \n"
+    assert ci() == f"make test test-teaching test-book in {project}\ndata: \n"
 
 
 def test_ci_names_the_shared_data_by_its_whole_path(ci, project, add):

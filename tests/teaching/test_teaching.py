@@ -31,12 +31,17 @@ SECTIONS = [
     *("5.1", "5.2", "5.3", "5.4", "6.1", "6.2", "6.3", "7"),
 ]
 
+PAGES = [path for path in sorted(TEACHING.rglob("*.md")) if "book" not in path.parts]
+
 each_week = pytest.mark.parametrize("path", WEEKS, ids=lambda path: path.stem)
 
 
 @pytest.fixture(scope="module")
 def made():
-    return make.generated()
+    """What is made here; the slides have their own tests."""
+    files, faults = make.generated([maker for maker in make.MAKERS if maker is not make.deck])
+    assert not faults
+    return files
 
 
 def test_nothing_that_is_generated_is_stale(made):
@@ -164,7 +169,7 @@ def test_a_section_that_is_not_there_is_refused():
 # ---- pages by hand
 
 
-@pytest.mark.parametrize("path", sorted(TEACHING.rglob("*.md")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_links_lead_somewhere(path):
     for target in re.findall(
         r"\]\(<?([^)>\s]+)>?\)|^\[[^\]]+\]: <([^>]+)>", path.read_text("utf-8"), re.M
@@ -202,8 +207,6 @@ def test_the_tasks_that_are_read_by_hand_exist():
 
 def test_the_points_are_those_that_the_grader_gives():
     grading = course.ROOT / "transformer_lab" / "grading" / "rubric.yaml"
-    if not grading.exists():
-        pytest.skip("the grader is not there yet")
     given = yaml.safe_load(grading.read_text("utf-8"))
     for number, tasks in course.tasks().items():
         for task in tasks:

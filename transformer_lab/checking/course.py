@@ -2,12 +2,14 @@
 
 A check is a plain function in tests/exercises/test_NN_name.py whose parameters are named like the
 tasks that it needs. It calls the learner's function as usual and hands the result to `expect`, with
-the answers that known mistakes would give.
+the answers that known mistakes would give. In a course that was made to be handed out, the files of
+checks lie in the package, in checks/, and are installed with it.
 """
 
 import ast
 import functools
 import importlib.util
+import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,10 +24,17 @@ class CannotCheck(MessageOnly, ValueError):
 
 
 def course_folder() -> Path:
-    """Return the folder that holds tests/exercises: the package's own, or one around here."""
-    for folder in (PACKAGE.resolve().parent, Path.cwd(), *Path.cwd().parents):
+    """Return the folder that holds tests/exercises: the package's own, or one around here.
+
+    Where the checks are in the package, it is the folder in which package and exercises/ lie side
+    by side, or else the current one.
+    """
+    home = PACKAGE.resolve().parent
+    for folder in (home, Path.cwd(), *Path.cwd().parents):
         if (folder / "tests" / "exercises").is_dir():
             return folder
+    if (PACKAGE / "checks").is_dir():
+        return home if (home / "exercises").is_dir() else Path.cwd()
     raise CannotCheck(
         "The checks are in the course's folder tests/exercises, and neither the package nor "
         f"{Path.cwd()} is inside it. Install with `pip install -e .` in the course's folder."
@@ -34,7 +43,10 @@ def course_folder() -> Path:
 
 def check_files() -> list[Path]:
     """Return the files of checks, one for each lesson."""
-    return sorted((course_folder() / "tests" / "exercises").glob("test_[0-9][0-9]_*.py"))
+    folder = PACKAGE / "checks"
+    if not folder.is_dir():
+        folder = course_folder() / "tests" / "exercises"
+    return sorted(folder.glob("test_[0-9][0-9]_*.py"))
 
 
 def checks_in(file: Path) -> dict[str, tuple[str, ...]]:
@@ -60,6 +72,7 @@ def run_checks(file: Path, objects: Mapping[str, Any], asked: Collection[str]) -
     spec = importlib.util.spec_from_file_location(file.stem, file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    as_written = dict(vars(module))
     ran, missing = False, set()
     for check_name, needs in checks_in(file).items():
         if not set(needs) & set(asked):
@@ -74,6 +87,8 @@ def run_checks(file: Path, objects: Mapping[str, Any], asked: Collection[str]) -
             if stub.task in asked or stub.task not in needs:
                 raise
             missing.add(stub.task)  # the other half of a pair: its checks have to wait
+    if any(vars(module).get(name) is not value for name, value in as_written.items()):
+        raise CheckFailed("The checks themselves were changed while they ran.")
     if not ran:
         raise CheckFailed(f"To check {', '.join(asked)}, write {', '.join(sorted(missing))} too.")
     forbidden = getattr(module, "FORBIDDEN", {})
@@ -85,7 +100,8 @@ def target_folder(target: str | Path) -> Path:
     """Return the folder of notebooks that is meant: here first, then in the course's folder.
 
     "exercises" also stands for the current folder, if exercises lie in it. Raises `ValueError` if
-    there is no such folder, or no exercise in it.
+    there is no such folder, or no exercise in it, or if only the course's own exercises are there
+    and nobody can have written in them.
     """
     names = [f"{file.stem.removeprefix('test_')}.ipynb" for file in check_files()]
     folders = [Path(target), course_folder() / target]
@@ -93,8 +109,19 @@ def target_folder(target: str | Path) -> Path:
         folders.insert(1, Path())
     for folder in folders:
         if any((folder / name).exists() for name in names):
-            return folder.resolve()
+            return _own(folder.resolve(), str(target))
     empty = next((folder for folder in folders[::-1] if folder.is_dir()), None)
     if empty is None:
         raise CannotCheck(f"There is no folder {target}; expected solutions, exercises or a path.")
-    raise CannotCheck(f"{empty} holds no exercise, such as {names[0]}.")
+    raise CannotCheck(f"{empty.resolve()} holds no exercise, such as {names[-1]}.")
+
+
+def _own(folder: Path, target: str) -> Path:
+    """Return the folder, unless it is meant to be the learner's and is the course's, read-only."""
+    courses = (course_folder() / "exercises").resolve()
+    if target == "exercises" and folder == courses and not os.access(folder, os.W_OK):
+        raise CannotCheck(
+            f"{folder} belongs to the course and cannot be written. Go to a folder of your own, "
+            f"copy it there, `cp -r '{folder}' . && chmod -R u+w exercises`, and ask again."
+        )
+    return folder

@@ -1,0 +1,67 @@
+"use strict";
+// One slide at a time: → or Space shows the answer, then the next slide; ← goes back; N: the notes.
+
+const slides = [...document.querySelectorAll(".slide")];
+const HEIGHT = { slide: 720, notes: 330 };
+let now = 0;
+
+const answerOf = (slide) => slide.querySelector(".fragment");
+const fragmentIsSeen = () => answerOf(slides[now])?.classList.contains("seen") ?? true;
+
+/** Show slide number `index` (from 0), with its answer or without. */
+function go(index, answered = false) {
+  now = Math.min(slides.length - 1, Math.max(0, index));
+  for (const slide of slides) slide.classList.toggle("now", slide === slides[now]);
+  answerOf(slides[now])?.classList.toggle("seen", answered);
+  history.replaceState(null, "", `#${now + 1}`);
+  slides[now].focus({ preventScroll: true });
+}
+
+function next() {
+  if (fragmentIsSeen()) { if (now < slides.length - 1) go(now + 1); }
+  else go(now, true);
+}
+
+function back() {
+  if (fragmentIsSeen() && answerOf(slides[now])) go(now);
+  else if (now > 0) go(now - 1, true);
+}
+
+function toggleNotes() {
+  const speaking = document.body.classList.toggle("speaking");
+  document.getElementById("notes").setAttribute("aria-pressed", speaking);
+  fit();
+}
+
+/** As large as the window allows, in its middle. */
+function fit() {
+  const height = HEIGHT.slide + (document.body.classList.contains("speaking") ? HEIGHT.notes : 0);
+  const scale = Math.min(innerWidth / 1280, innerHeight / height);
+  const style = document.body.style;
+  style.setProperty("--scale", scale);
+  style.setProperty("--left", `${(innerWidth - 1280 * scale) / 2}px`);
+  style.setProperty("--top", `${(innerHeight - height * scale) / 2}px`);
+}
+
+const KEYS = {
+  ArrowRight: next, ArrowDown: next, PageDown: next, " ": next, Enter: next,
+  ArrowLeft: back, ArrowUp: back, PageUp: back, Backspace: back,
+  Home: () => go(0), End: () => go(slides.length - 1, true),
+  n: toggleNotes, p: () => print(), f: () => document.documentElement.requestFullscreen(),
+};
+
+document.addEventListener("keydown", (event) => {
+  const onButton = event.target.tagName === "BUTTON" && [" ", "Enter"].includes(event.key);
+  const action = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+  if (!action || onButton || event.ctrlKey || event.metaKey || event.altKey) return;
+  event.preventDefault();
+  action();
+});
+for (const [id, action] of [["next", next], ["back", back], ["notes", toggleNotes], ["print", () => print()]]) {
+  document.getElementById(id).addEventListener("click", action);
+}
+addEventListener("resize", fit);
+addEventListener("hashchange", () => go(Number(location.hash.slice(1)) - 1));
+document.body.classList.add("running");
+fit();
+go((Number(location.hash.slice(1)) || 1) - 1);

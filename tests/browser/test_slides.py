@@ -1,0 +1,125 @@
+"""Slides in a real browser: nothing overflows, the keys work, paper gets them all."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.book, pytest.mark.timeout(300)]
+
+SLIDES = Path(__file__).resolve().parents[2] / "teaching" / "slides"
+DECKS = sorted(path.stem for path in SLIDES.glob("*.html"))
+
+# For each slide, with its answer: what reaches out of it, or out of the part that holds it.
+OVERFLOWS = """() => slides.flatMap((slide, index) => {
+    go(index, true);
+    const sheet = slide.getBoundingClientRect();
+    const scale = sheet.width / 1280;
+    const parts = [...slide.querySelectorAll(":not(.notes, .notes *)")];
+    return parts.filter((part) => {
+        const box = part.getBoundingClientRect();
+        const outside = box.left < sheet.left || box.right > sheet.right - 20 * scale ||
+            box.top < sheet.top || box.bottom > sheet.bottom - 6 * scale;
+        const holds = part.matches(".stage, .fragment, .answer, pre");
+        const inside = part.scrollHeight > part.clientHeight + 2 ||
+            part.scrollWidth > part.clientWidth + 2;
+        const tiny = part.tagName === "IMG" && box.height < 200 * scale;
+        return outside || (holds && inside) || tiny;
+    }).map((part) => `slide ${index + 1}: ${part.tagName} ${part.className}`);
+})"""
+
+
+@pytest.fixture
+def visit(chromium):
+    """Open the slides of a lesson; they must ask nobody, and raise no error."""
+    contexts, wrong = [], []
+
+    def visit(name, **options):
+        context = chromium.new_context(**({"viewport": {"width": 1280, "height": 720}} | options))
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        allowed = (SLIDES.as_uri(), "data:")
+        page.on("request", lambda r: None if r.url.startswith(allowed) else wrong.append(r.url))
+        page.goto(f"{SLIDES.as_uri()}/{name}.html")
+        return page
+
+    yield visit
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+@pytest.mark.parametrize("size", [(1280, 720), (1920, 1080), (1024, 768)], ids=str)
+@pytest.mark.parametrize("name", DECKS)
+def test_every_slide_fits(visit, name, size):
+    page = visit(name, viewport=dict(zip(("width", "height"), size, strict=True)))
+    assert page.evaluate(OVERFLOWS) == []
+    left = page.evaluate("slides[0].getBoundingClientRect().width")
+    assert left <= size[0] + 1
+
+
+@pytest.mark.parametrize("name", DECKS)
+def test_pictures_are_there_and_say_what_they_show(visit, name):
+    page = visit(name)
+    pictures = page.locator("img").evaluate_all("(all) => all.map((p) => [p.naturalWidth, p.alt])")
+    assert pictures and all(width > 0 and len(alt) > 20 for width, alt in pictures)
+    assert page.locator("merror").count() == 0 and page.locator("math").count() > 5
+
+
+def test_the_keys_show_the_answer_then_the_next_slide_and_lead_back(visit):
+    page = visit(DECKS[0])
+    answer = page.locator(".now .fragment")
+
+    def where():
+        return page.evaluate("now") + 1, answer.count() > 0 and answer.is_visible()
+
+    assert where() == (1, False)  # the first slide has no question
+    seen = []
+    for key in ("ArrowRight", " ", "PageDown", "ArrowLeft", "ArrowLeft", "End", "Home"):
+        page.keyboard.press(key)
+        seen.append(where())
+    last = page.evaluate("slides.length")
+    forth, back = [(2, False), (2, True), (3, False)], [(2, True), (2, False)]
+    assert seen == [*forth, *back, (last, False), (1, False)]
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.id") == "2" and page.url.endswith("#2")
+    notes = page.locator(".now .notes")
+    assert not notes.is_visible()
+    page.keyboard.press("n")
+    assert notes.is_visible() and len(notes.inner_text()) > 100
+    box = notes.bounding_box()
+    assert box["y"] + box["height"] <= 721
+
+
+def test_buttons_do_what_the_keys_do(visit):
+    page = visit(DECKS[0])
+    page.click("#next")
+    page.click("#next")
+    assert page.evaluate("now") == 1 and page.locator(".now .fragment").is_visible()
+    page.click("#back")
+    assert not page.locator(".now .fragment").is_visible()
+    page.focus("#next")
+    page.keyboard.press("Enter")
+    assert page.evaluate("now") == 1 and page.locator(".now .fragment").is_visible()
+    page.focus("#back")
+    page.keyboard.press("Enter")  # on a button it is the button's key
+    assert page.evaluate("now") == 1 and not page.locator(".now .fragment").is_visible()
+
+
+@pytest.mark.parametrize("name", DECKS)
+def test_paper_gets_every_slide_with_its_answer_on_a_page_of_its_own(visit, name):
+    page = visit(name)
+    count = page.evaluate("slides.length")
+    pdf = page.pdf(prefer_css_page_size=True, print_background=True)
+    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) == count
+    page.emulate_media(media="print")
+    assert all(each.is_visible() for each in page.locator(".answer").all())
+    assert not any(each.is_visible() for each in page.locator(".notes").all())
+
+
+def test_with_scripts_off_all_slides_stand_one_below_the_other(visit):
+    page = visit(DECKS[0], java_script_enabled=False)
+    slides = page.locator(".slide").all()
+    assert len(slides) >= 25 and all(each.is_visible() for each in slides)
+    assert all(each.is_visible() for each in page.locator(".answer").all())

@@ -1,0 +1,182 @@
+"""The zip for students: it holds no answer, every link leads somewhere, and it installs."""
+
+import json
+import os
+import posixpath
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from functools import cache
+from pathlib import Path
+
+import make_exercises as maker
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BODY = re.compile(r"### BEGIN SOLUTION\n(.*?)### END SOLUTION", re.DOTALL)
+
+
+def files_in(folder):
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+def lines_of(text):
+    """The lines without their comments; one that is a word or two could stand anywhere."""
+    stripped = {re.split(r"\s*#", line)[0].strip() for line in text.splitlines()}
+    return {line for line in stripped if len(line) >= 12}
+
+
+def texts_in(value):
+    """Every string in a piece of JSON, lists of lines joined."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list) and all(isinstance(each, str) for each in value):
+        yield "".join(value)
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from texts_in(each)
+
+
+def lines_in(name, content):
+    text = content.decode(errors="replace")
+    return lines_of("\n".join(texts_in(json.loads(text))) if name.endswith(".ipynb") else text)
+
+
+def prose_of(name, text):
+    if not name.endswith(".ipynb"):
+        return text
+    cells = json.loads(text)["cells"]
+    return "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+
+
+@cache
+def answers():
+    """Each line of a solution's body that no hint, lesson, check or module shows as well."""
+    solutions = sorted((ROOT / "solutions").glob("*.ipynb"))
+    cells = ["".join(c["source"]) for path in solutions for c in maker.read(path)["cells"]]
+    bodies = "\n".join(body for cell in cells for body in BODY.findall(cell))
+    shown = lines_of("\n".join(BODY.sub("", cell) for cell in cells))
+    for kind in ("notebooks/*.ipynb", "tests/exercises/*.py", "transformer_lab/**/*.py"):
+        for path in ROOT.glob(kind):
+            shown |= lines_in(path.name, path.read_bytes())
+    return lines_of(bodies) - shown
+
+
+def leaks(files):
+    secret = answers()
+    return {name: found for name in files if (found := lines_in(name, files[name]) & secret)}
+
+
+def test_no_line_of_a_solution_is_handed_out(handed_out):
+    assert len(answers()) > 100
+    assert leaks(files_in(handed_out)) == {}
+
+
+def test_the_search_finds_a_solution_wherever_it_hides(handed_out):
+    solved = (ROOT / "solutions" / "02_scaled_dot_product_attention.ipynb").read_bytes()
+    answer = b"grad_scores = weights * (grad_weights - mean)  # a note\n"
+    planted = {"exercises/02.ipynb": solved, "transformer_lab/notes.txt": b"x\n    " + answer}
+    assert set(leaks(files_in(handed_out) | planted)) == set(planted)
+
+
+def test_it_holds_the_course_and_nothing_else(handed_out):
+    files = files_in(handed_out)
+    tops = {"README.md", "LICENSE", "pyproject.toml", "constraints.txt"}
+    assert {name for name in files if "/" not in name} == tops
+    folders = {name.split("/")[0] for name in files if "/" in name}
+    assert folders == {"notebooks", "exercises", "transformer_lab", "benchmarks"}
+    for kind, count in (("notebooks/", 4), ("exercises/", 3), ("transformer_lab/checks/", 4)):
+        assert len([name for name in files if name.startswith(kind)]) == count, kind
+    for name, content in files.items():
+        assert "__pycache__" not in name and ".git" not in name
+        assert b"BEGIN SOLUTION" not in content, name
+
+
+def test_a_readme_of_one_page_names_every_lesson(handed_out):
+    text = (handed_out / "README.md").read_text()
+    assert len(text.splitlines()) <= 60 and "{" not in text
+    for path in (handed_out / "notebooks").iterdir():
+        assert f"](notebooks/{path.name})" in text
+    assert "lessons 00 to 03" in text and "02 · Scaled dot-product attention" in text
+
+
+def test_every_link_and_every_result_that_a_lesson_reads_is_there(handed_out):
+    files = files_in(handed_out)
+    for name in [name for name in files if name.endswith((".ipynb", ".md"))]:
+        text = files[name].decode()
+        for target in re.findall(r"\]\(([^)\s#:]+)[)#]", prose_of(name, text)):
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
+            assert path in files, f"{name} links to {target}"
+        if name.startswith("notebooks/"):
+            wanted = set(re.findall(r"(\w+\.json)", text))
+            results = {path.name for path in (ROOT / "benchmarks" / "results").iterdir()}
+            assert {f"benchmarks/results/{each}" for each in wanted & results} <= set(files)
+    start = files["notebooks/00_start_here.ipynb"].decode()
+    assert "](01_the_bottleneck.ipynb)" in start and "04_masking.ipynb" not in start
+
+
+def test_the_same_course_gives_the_same_bytes_and_an_error_leaves_the_old_file(tmp_path, capsys):
+    first, second = tmp_path / "1.zip", tmp_path / "2.zip"
+    for path in (first, second):
+        assert maker.main(["--handout", str(path), "--lessons", "02"]) == 0
+    assert first.read_bytes() == second.read_bytes()
+    with pytest.raises(SystemExit):
+        maker.main(["--handout", str(first), "--lessons", "77"])
+    assert "no lesson 77" in capsys.readouterr().err
+    assert first.read_bytes() == second.read_bytes() and zipfile.is_zipfile(first)
+
+
+# ---- Installed, as a student installs it
+
+
+@pytest.fixture(scope="module")
+def installed(handed_out, tmp_path_factory):
+    """Programs of an environment with the wheel of the hand-out; torch and the rest from here."""
+    folder = tmp_path_factory.mktemp("a student")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
+    (site,) = (folder / "venv").glob("lib/python*/site-packages")
+    (site / "borrowed.pth").write_text(sysconfig.get_path("purelib"))
+    programs = folder / "venv" / "bin"
+    pip = [sys.executable, "-m", "pip", "--python", programs / "python", "install"]
+    alone = ["--no-deps", "--no-build-isolation", "--no-index", "--quiet"]
+    subprocess.run([*pip, *alone, handed_out], check=True)
+    return programs
+
+
+@pytest.mark.teaching
+def test_installed_from_the_zip_check_and_progress_work_in_any_folder(
+    installed, handed_out, tmp_path
+):
+    """The unzipped folder may have gone by then: the checks came with the package."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    def call(*command):
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+
+    (tmp_path / "right.py").write_text(
+        "import torch, transformer_lab\n"
+        "from transformer_lab.checking import check\n"
+        "print(transformer_lab.__file__)\n"
+        "def stable_softmax(x, dim): return torch.softmax(x, dim)\n"
+        "check(stable_softmax)\n"
+        "def stable_softmax(x, dim): return torch.softmax(x, -1)\n"
+        "check(stable_softmax)\n"
+    )
+    done = call(installed / "python", "right.py")
+    where, passed = done.stdout.splitlines()
+    assert Path(where).is_relative_to(installed.parent), "not the package that was installed"
+    assert passed == "✓ stable_softmax: all checks passed."
+    assert "This is the answer when `dim` is ignored" in done.stderr
+
+    lost = call(installed / "transformer-lab", "progress")
+    assert lost.returncode == 2 and f"{tmp_path} holds no exercise" in lost.stderr
+    shutil.copytree(handed_out / "exercises", tmp_path / "exercises")
+    tasks = json.loads(call(installed / "transformer-lab", "progress", "--json").stdout)
+    assert {task["lesson"][:2] for task in tasks} == {"01", "02", "03"}
+    assert {task["state"] for task in tasks} == {"not written yet"}

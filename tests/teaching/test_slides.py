@@ -1,0 +1,47 @@
+"""Slides follow their lessons: nothing stale, and no number that the lesson does not have."""
+
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from teaching.slides import deck
+
+TABLES = sorted(deck.HERE.glob("*.toml"))
+LESSON = deck.Lesson("02_scaled_dot_product_attention")
+GOOD = {"question": "Which?", "answer": "23.64", "reveal": ["02-010"], "notes": ["02-009"]}
+
+
+def test_nothing_that_is_generated_is_stale():
+    make = deck.HERE.parent / "make.py"
+    done = subprocess.run([sys.executable, make, "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.stem)
+def test_a_lesson_has_25_to_30_slides_and_each_has_something_to_say(table):
+    entries = tomllib.loads(table.read_text("utf-8"))["slide"]
+    assert 25 <= len(entries) + 2 <= 30  # with the first and the last
+    assert all(entry.get("notes") or "say" in entry for entry in entries)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"answer": "23.65"}, "no cell of the slide has ['23.65']"),
+        ({"question": "Why 7?"}, "no cell of the slide has ['7']"),
+        ({"show": ["02-999"]}, "no cell '02-999'"),
+        ({"show": ["02-009"]}, "no output to show"),
+        ({"code": ["02-010:3-99"]}, "no lines 3-99"),
+        ({"claim": "C99"}, "no claim C99"),
+        ({"say": "02-010"}, "no box to say"),
+        ({"anwser": "23.64"}, "got ['anwser']"),
+        ({"answer": ""}, "must have question and answer"),
+    ],
+)
+def test_what_no_longer_fits_the_lesson_is_refused(change, words):
+    deck.slide(GOOD, LESSON)
+    with pytest.raises(ValueError) as caught:
+        deck.slide(GOOD | change, LESSON)
+    assert words in str(caught.value)
