@@ -22,7 +22,17 @@ sys.path.insert(0, str(course.ROOT / "tests" / "answers"))
 from catalogue import answers  # noqa: E402
 
 WEEKS = sorted((TEACHING / "notes").glob("week_*.md"), key=lambda path: int(path.stem[5:]))
-LESSONS_OF = {1: "00 01", 2: "02", 3: "03", 4: "04 05", 5: "06", 6: "07 08", 7: "09"}
+LESSONS_OF = {
+    1: "00 01",
+    2: "02",
+    3: "03",
+    4: "04 05",
+    5: "06",
+    6: "07 08",
+    7: "09",
+    8: "10",
+    9: "11",
+}
 RUBRIC = yaml.safe_load((TEACHING / "rubric.yaml").read_text("utf-8"))
 SYLLABUS = (TEACHING / "SYLLABUS.md").read_text("utf-8")
 # The table of contents of the paper; appendix and abstract are in the matrix as well.
