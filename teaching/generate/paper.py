@@ -265,11 +265,12 @@ def q02_softmax_backward(r):
 
 @question
 def q03_letters(r):
-    t, j = r.randrange(3), r.randrange(4)
+    right = wrong = None
+    while right == wrong:  # a letter that the wrong view moves
+        t, j = r.randrange(3), r.randrange(4)
+        flat = t * 4 + j
+        right, wrong = (j // 2 + 1, t + 1), (flat // 6 + 1, flat % 6 // 2 + 1)
     letter = "abc"[t] + str(j + 1)
-    right = (j // 2 + 1, t + 1)
-    flat = t * 4 + j
-    wrong = (flat // 6 + 1, flat % 6 // 2 + 1)
     return Question(
         "Where the letters go",
         "Three tokens a, b, c with four features each (a1 … a4, "
@@ -533,13 +534,14 @@ def q06_layer_norm(r):
 
 @question
 def q06_ffn(r):
-    x = [r.choice([-2, -1, 1, 2]), r.choice([-2, -1, 1, 2])]
-    W1 = [[r.choice([-1, 0, 1, 2]) for _ in range(3)] for _ in range(2)]
-    b1, W2 = (
-        [0, r.choice([0, 1]), -1],
-        [[r.choice([-1, 0, 1, 3]) for _ in range(2)] for _ in range(3)],
-    )
-    pre = [sum(x[i] * W1[i][j] for i in range(2)) + b1[j] for j in range(3)]
+    b1 = [0, r.choice([0, 1]), -1]
+    W2 = [[r.choice([-1, 0, 1, 3]) for _ in range(2)] for _ in range(3)]
+    while True:  # one number at least on each side of the ReLU's corner
+        x = [r.choice([-2, -1, 1, 2]) for _ in range(2)]
+        W1 = [[r.choice([-1, 0, 1, 2]) for _ in range(3)] for _ in range(2)]
+        pre = [sum(x[i] * W1[i][j] for i in range(2)) + b1[j] for j in range(3)]
+        if min(pre) < 0 < max(pre):
+            break
     hidden = [max(0, value) for value in pre]
     y = [sum(hidden[j] * W2[j][k] for j in range(3)) for k in range(2)]
     return Question(
@@ -733,7 +735,8 @@ def q08_loss(r):
     return Question(
         "The loss in eighths",
         f"The right words of a sentence get the probabilities {chances}; behind "
-        f"them stand {pads} pad{'s' * (pads > 1)}, where the model gives 1/2 to the "
+        f"them {'stands 1 pad' if pads == 1 else f'stand {pads} pads'}, "
+        "where the model gives 1/2 to the "
         "pad. Write every loss as a multiple of ln 2: (a) as it should be; "
         "(b) pads counted as words; (c) pads left out of the sum and not of the "
         "divisor. (d) Which test finds (b) and (c)?",
@@ -819,8 +822,8 @@ def q08_rate(r):
 @question
 def q09_tree(r):
     while True:
-        first = r.choice([0.5, 0.55, 0.6])
-        a = r.choice([0.4, 0.45, 0.5, 0.55])
+        first = r.choice([0.55, 0.6, 0.65])
+        a = r.choice([0.4, 0.45, 0.55, 0.6])
         b = r.choice([0.8, 0.9, 0.95])
         greedy, other = first * max(a, 1 - a), (1 - first) * b
         if other > greedy + 0.01:
@@ -869,7 +872,7 @@ def q09_chance(r):
     chances = r.choice(
         [[0.5, 0.3, 0.1, 0.06, 0.04], [0.4, 0.3, 0.15, 0.1, 0.05], [0.6, 0.2, 0.1, 0.07, 0.03]]
     )
-    p, T = r.choice([0.65, 0.75, 0.85, 0.95]), 0.5
+    p, T = r.choice([0.65, 0.75, 0.88, 0.93]), 0.5
     kept, total = 0, 0.0
     while total < p - 1e-9:
         total, kept = total + chances[kept], kept + 1
