@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 LESSONS = HERE.parents[1] / "notebooks"
 KEYS = {"question", "answer", "show", "reveal", "code", "notes", "claim", "say"}
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-BOXES = "Say it|To say in an exam|In an exam|For an exam|To be able to say"  # how they begin
+BOXES = "Say it|To say in an exam|In an exam|For an exam|To be able to say|In short"  # how they begin
 SAY = re.compile(rf"^(?:> )?\*\*(?:{BOXES})[^*]*\*\*(.*)$", re.MULTILINE)
 WIDE = 84  # columns; wider text is set smaller
 
@@ -82,7 +82,7 @@ class Lesson:
         return row[1], row[2]
 
     def section(self, title: str) -> str:
-        """What stands under a heading, up to the next one."""
+        """What stands under a heading (a regular expression), up to the next one."""
         found = re.search(rf"^## {title}$\n(.*?)(?=^#|\Z)", self.prose, re.MULTILINE | re.DOTALL)
         require(found is not None, f"{self.name} has no section {title!r}")
         return found[1].strip()
@@ -150,8 +150,8 @@ def first_slide(title: str, lesson: Lesson) -> str:
 
 
 def last_slide(lesson: Lesson) -> str:
-    summary = lesson.section("Summary in five lines").split("\n\n")[0]
-    return f'<h2>Five lines to keep</h2>\n<div class="answer">{markdown(summary)}</div>'
+    summary = lesson.section("Summary(?: in five lines)?").split("\n\n")[0]
+    return f'<h2>To keep</h2>\n<div class="answer">{markdown(summary)}</div>'
 
 
 def slide(entry: dict, lesson: Lesson) -> str:
