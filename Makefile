@@ -7,7 +7,7 @@ lab_flags := $(if $(filter 0,$(shell id -u)),--allow-root)
 lab_flags += $(if $(DISPLAY)$(WAYLAND_DISPLAY)$(BROWSER)$(filter Darwin,$(shell uname)),,--no-browser)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-teaching check bench setup clean
+.PHONY: help lab test test-teaching check bench book test-book setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*##/ {printf "make %-13s %s\n", $$1, $$2}' Makefile
@@ -17,7 +17,7 @@ lab: setup ## open JupyterLab on the first lesson (LAB_ARGS="--port=9000" passes
 	    --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb $(lab_flags) $(LAB_ARGS)
 
 test: check ## run every test: lint, package, lessons, exercises, browser
-	@OMP_NUM_THREADS=1 $(python) -m pytest -q -n 2 --dist loadfile -m "not serial and not setup and not teaching" \
+	@OMP_NUM_THREADS=1 $(python) -m pytest -q -n 2 --dist loadfile -m "not serial and not setup and not teaching and not book" \
 	    --nbval $(notebooks) tests --ignore=tests/exercises # the check cells of solutions/ run these
 	@$(python) -m pytest -q -m serial tests || [ $$? -eq 5 ] # 5: there is none
 
@@ -31,6 +31,16 @@ check: setup ## lint and format, in seconds
 
 bench: setup ## measure speed and quality into benchmarks/results (BENCH_ARGS passes flags on)
 	@$(python) -m benchmarks $(BENCH_ARGS)
+
+book: .venv/book ## build the book into build/book/html (BOOK_ARGS="--repository=OWNER/NAME" adds launch links)
+	@$(python) teaching/book/make.py $(BOOK_ARGS)
+
+test-book: .venv/book ## build the book anew; visit every page of it, every slide, and the model in the page
+	@$(python) -m pytest -q -m "book or not setup" tests/browser/test_book.py tests/browser/test_page.py \
+	    tests/browser/test_slides.py tests/setup/test_lists.py
+
+.venv/book: pyproject.toml constraints.txt | setup # what the book needs besides, once
+	@$(python) -m pip install -q -c constraints.txt --no-build-isolation -e ".[book]" && touch $@
 
 setup: ## make .venv, and do nothing if it is up to date (PYTHON=python3.12 chooses one)
 	@PYTHON="$(PYTHON)" sh .setup/setup.sh

@@ -1,4 +1,4 @@
-"""The command line: `transformer-lab train`, `translate`, `evaluate` and `progress`."""
+"""The command line: `transformer-lab train`, `translate`, `evaluate`, `progress`, `grade`."""
 
 import argparse
 import json
@@ -18,6 +18,7 @@ from transformer_lab import plots
 from transformer_lab.checking import progress
 from transformer_lab.config import ModelConfig, TrainConfig
 from transformer_lab.data.pairs import kept_splits
+from transformer_lab.grading import grade
 from transformer_lab.presets import PRESETS
 from transformer_lab.runs import METRICS, PRETRAINED, Run, default_device, load_run, train
 from transformer_lab.support.files import read_json
@@ -62,6 +63,8 @@ def _say(text: str) -> None:
 
 
 def _how_to_go_on(options: argparse.Namespace) -> str:
+    if options.command is grade.run:
+        return "The same command goes on: what is done is kept."
     if options.command is not _train:
         return ""
     if (Path(options.output) / STATE).exists():
@@ -88,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_translate(commands)
     _add_evaluate(commands)
     _add_progress(commands)
+    _add_grade(commands)
     return parser
 
 
@@ -228,6 +232,22 @@ def _add_progress(commands) -> None:
     )
     progress.add_arguments(parser)
     parser.set_defaults(command=lambda options: progress.progress(options.target, options.json))
+
+
+def _add_grade(commands) -> None:
+    parser = _add(
+        commands,
+        "grade",
+        "grade a folder of submissions, each in a sandbox: marks, feedback pages, a class page",
+        "Submissions: a folder for each student, flat files, nbgrader's tree, Moodle's or\n"
+        "Canvas's downloads. Ctrl-C stops it; the same command goes on. Flags cost no points.\n\n"
+        "Code and checks share one Python inside the sandbox: this finds mistakes and the usual\n"
+        "tricks, and is no proof against somebody who means to cheat. For high stakes there is\n"
+        "the paper exam. More in transformer_lab/grading/grading.md.\n\n"
+        f"example:\n  {NAME} grade submissions --lesson 02 --lesson 03 --output marks",
+    )
+    grade.add_arguments(parser)
+    parser.set_defaults(command=grade.run)
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""What a notebook needs beside figures: finished code shown from its source, and a live curve."""
+"""What a notebook needs beside figures: finished code, stored results, and a live curve."""
 
 import inspect
 import io
@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from transformer_lab.plots import plot_history
+from transformer_lab.support.files import read_json
 from transformer_lab.support.validation import require
+
+RESULTS = Path("../benchmarks/results")  # seen from a lesson
 
 
 def show_source(target: Any) -> None:
@@ -31,6 +34,31 @@ def show_source(target: Any) -> None:
         display({"text/markdown": fenced, "text/plain": text}, raw=True)
     else:
         print(text)
+
+
+def stored_result(name: str, made_by: str = "", folder: str | Path = RESULTS) -> dict | None:
+    """Return what a script has stored under this name, and print where it comes from.
+
+    Where no script has stored it yet, that is printed, with the command `made_by`, and None comes
+    back. Raises `ValueError` for a file that is damaged.
+    """
+    path = Path(folder) / name
+    shown = f"benchmarks/results/{name}"
+    if not path.exists():
+        how = f"; {made_by} makes it" if made_by else ""
+        print(f"[{shown} is not there yet{how}]")
+        return None
+    result = read_json(path)
+    hardware = result.get("hardware", {})
+    parts = (
+        hardware.get("gpu", hardware.get("cpu")),
+        f"{result['threads']} threads" if "threads" in result else None,
+        f"torch {result['versions']['torch']}" if "versions" in result else None,
+        result.get("date", "")[:10],
+        f"commit {result['commit'][:8]}" if "commit" in result else None,
+    )
+    print(f"[{shown}: {', '.join(part for part in parts if part)}]")
+    return result
 
 
 class LivePlot:

@@ -93,7 +93,7 @@ def post_norm_in_mind():
     return [8, 0, 6, -1.4, 1.331]
 
 
-@wrong("predicted_numbers", "d is not 0", "road around them")
+@wrong("predicted_numbers", "d is not 0", "line around them")
 def nothing_comes_out_of_nothing():
     """The residual is forgotten."""
     return [8, 0, 6, 0, 1.331]
@@ -1346,6 +1346,24 @@ class EncoderDoubleResidual(GivenEncoder):
     def forward(self, x, mask=None):
         x = self.add_norm_1(x, lambda x: x + self.self_attention(x, x, x, mask))
         return self.add_norm_2(x, lambda x: x + self.feed_forward(x))
+
+
+@wrong("EncoderLayer", "once more to the first AddNorm's result")
+class EncoderResidualAroundTheFirstFrame(GivenEncoder):
+    """x = x + add_norm(x, f), as in pre-LN code without a frame; in the first line only."""
+
+    def forward(self, x, mask=None):
+        x = x + self.add_norm_1(x, lambda x: self.self_attention(x, x, x, mask))
+        return self.add_norm_2(x, self.feed_forward)
+
+
+@wrong("EncoderLayer", "once more to each AddNorm's result")
+class EncoderResidualAroundBothFrames(GivenEncoder):
+    """x = x + add_norm(x, f), as in pre-LN code without a frame."""
+
+    def forward(self, x, mask=None):
+        x = x + self.add_norm_1(x, lambda x: self.self_attention(x, x, x, mask))
+        return x + self.add_norm_2(x, self.feed_forward)
 
 
 @wrong("EncoderLayer", "this is pre-LN")

@@ -74,3 +74,19 @@ def test_lesson_09_translates_the_caption_that_is_typed(open_notebook):
     lesson.sees(captions, "Zwei Hunde rennen durch den Schnee.")
     lesson.screenshot("caption_typed", captions)
     assert lesson.errors() == []
+
+
+def test_lesson_11_explores_the_head_that_is_chosen(open_notebook):
+    lesson = open_notebook("notebooks/11_looking_inside.ipynb")
+    explorer = "attention=widgets.Dropdown"
+    lesson.run_through(explorer, seconds=400)  # cells that are collapsed are in the way
+    assert lesson.errors() == []
+    first = lesson.picture(explorer)
+    lesson.screenshot("explorer_mean", explorer)
+    lesson.slide(explorer, "head", 0.01)
+    second = lesson.sees_new_picture(explorer, first)
+    lesson.screenshot("explorer_head_0", explorer)
+    lesson.fill(explorer, "sentence", "Two dogs run through the snow.")
+    lesson.sees(explorer, "Zwei Hunde")
+    lesson.sees_new_picture(explorer, second)
+    assert lesson.errors() == []

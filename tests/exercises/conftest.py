@@ -19,6 +19,7 @@ from transformer_lab.checking import (
     check_files,
     checks_in,
     load_notebook,
+    require_own_work,
     run_check,
     target_folder,
     task_from,
@@ -68,6 +69,9 @@ def pytest_pyfunc_call(pyfuncitem):
     message = skipped = ""
     try:
         run_check(pyfuncitem.obj, {name: pyfuncitem.funcargs[name] for name in needs})
+        forbidden = getattr(pyfuncitem.module, "FORBIDDEN", {})
+        for name in needs:
+            require_own_work(name, pyfuncitem.funcargs[name], forbidden.get(name, ()))
     except NotWritten:
         skipped = NOT_WRITTEN
     except CheckFailed as failure:

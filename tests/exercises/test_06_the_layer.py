@@ -56,7 +56,7 @@ def test_the_numbers_are_predicted(predicted_numbers):
         },
         "d": {
             -1.4: "That is post-LN. In pre-LN the norm stands inside the branch.",
-            0: "The sub-layers return zeros; the road around them is open.",
+            0: "The sub-layers return zeros; the residual line around them is open.",
             None: "x + Sublayer(Norm(x)), and Sublayer is 0.",
         },
         "e": {
@@ -559,7 +559,7 @@ def frames(x, f, n):
         "the norm is missing.": x + f(x),
         "only the sub-layer is called: residual and norm are missing.": f(x),
         "the norm is applied to the sub-layer's result, before x is added.": x + n(f(x)),
-        "the residual is taken from the normalised x: the road goes through the norm. Add the x "
+        "the residual is taken from the normalised x: the norm stands on its line. Add the x "
         "that came in.": n(x) + f(n(x)),
         "x is normalised for the residual, and not for the sub-layer: it is the other way round "
         "in pre-LN, and in post-LN only the sum is normalised.": n(x) + f(x),
@@ -810,6 +810,12 @@ def encoder_mistakes(true, x, mask):
         "both sub-layers stand inside one AddNorm: each has its own.": lambda: n_1(x + ffn(first)),
         "both sub-layers stand inside one AddNorm, the second.": lambda: n_2(x + ffn(first)),
         "x is added once more after the AddNorms.": lambda: x + run(),
+        "x is added once more to the first AddNorm's result, which has the residual already.": (
+            lambda: n_2((w := x + y) + ffn(w))
+        ),
+        "x is added once more to each AddNorm's result, which has the residual already.": (
+            lambda: (w := x + y) + n_2(w + ffn(w))
+        ),
         "x is added to the attention's result before AddNorm adds it again.": (
             lambda: run(lambda x: x + attend(x, x, mask))
         ),

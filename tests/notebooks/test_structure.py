@@ -23,6 +23,8 @@ CLAIMS = {
     "07": [*range(58, 62), *range(98, 102)],
     "08": [62, 63, 102],
     "09": [64, 65],
+    "10": [66, 104],
+    "11": [67, 68],
 }
 VERDICTS = ("fact", "myth", "depends", "answer")
 MOST_WORDS, MOST_LINES, MOST_PREDICTIONS = 5000, 350, 5

@@ -634,13 +634,40 @@ def test_only_imports_definitions_and_constants_are_loaded(tmp_path):
         tmp_path,
         "%matplotlib inline\nimport math\nfrom math import pi\nx = 1 / 0\nEPS, N = 1e-3, 2",
         "!ls\ndef f(): return math.pi * N\nprint(1 / 0)\ng = lambda: f()\nF: int = 3",
-        "class A:\n    size = N\nfor N in range(9): pass",
+        "class A:\n    size = N\nfor M in range(9): print(1 / 0)",
         "text = '''\n% not a magic\n'''\ndef modulo(a, b):\n    return (a\n        % b)",
     )
     names = load_notebook(path)
     assert names["f"]() == names["g"]() == 2 * names["pi"] and names["A"].size == 2
     assert names["EPS"] == 1e-3 and names["F"] == 3 and names["modulo"](7, 4) == 3
     assert "x" not in names and "text" not in names and names["__problems__"] == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "n = 1\nn += 1",
+        "for n in range(3): pass",
+        "table = {}\ntable['n'] = 2\nn = table['n']",
+        "if True:\n    n = 2",
+        "try:\n    import no_such_module\nexcept ImportError:\n    n = 2",
+        "a, n = 1, 2",
+        "n: int = 2",
+        "with open(__file__ if False else '/dev/null') as file:\n    n = 2",
+        "%%time\nn = 2",
+        "files = !echo\nn = 2",
+        "if True:\n    def n_of(): return 2\nn = n_of()",
+    ],
+)
+def test_what_a_function_reads_is_loaded_however_it_was_made(tmp_path, source):
+    names = load_notebook(written(tmp_path, source, "def f(): return n"))
+    assert names["f"]() == 2
+
+
+def test_an_assignment_that_failed_is_said_if_a_task_needs_it(tmp_path):
+    names = load_notebook(written(tmp_path, "f = open('/nowhere')", "check(f)"))
+    with pytest.raises(CheckFailed, match=r"defines no f.*cell 1, line 1: FileNotFoundError"):
+        task_from(names, "f")
 
 
 def test_a_cell_that_cannot_be_loaded_leaves_the_others(tmp_path):

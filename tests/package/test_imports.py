@@ -31,7 +31,10 @@ AROUND_THE_MODEL = [
 SHOWN_AND_CHECKED = [
     *("diagrams", "plots", "notebook"),
     *("checking.diagnosis", "checking.sandbox", "checking.own_work", "checking.course"),
-    *("checking.notebooks", "checking.live", "checking.progress", "cli", "__main__"),
+    *("checking.notebooks", "checking.live", "checking.records", "checking.integrity"),
+    *("checking.child", "checking.isolation", "checking.engine", "checking.progress"),
+    *("grading.rubric", "grading.submissions", "grading.static_look", "grading.similarity"),
+    *("grading.marks", "grading.grade", "cli", "__main__"),
 ]
 ORDER = [*SUPPORT, *READ, *AROUND_THE_MODEL, *SHOWN_AND_CHECKED]
 LATE = ("matplotlib", "babel", "sacrebleu", "tokenizers", "ipywidgets", "pytest", "beartype")
@@ -125,7 +128,7 @@ def test_dependencies_point_one_way(name):
     assert imports_of(file_of(name)) <= set(ORDER[: ORDER.index(name)])
 
 
-@pytest.mark.parametrize("package", ["support", "data", "training", "checking"])
+@pytest.mark.parametrize("package", ["support", "data", "training", "checking", "grading"])
 def test_a_package_only_gathers_its_own_names_and_says_what_its_files_are(package):
     file = PACKAGE / package / "__init__.py"
     tree = ast.parse(file.read_text())

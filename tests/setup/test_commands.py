@@ -40,7 +40,8 @@ def test_make_alone_lists_every_target(root, call, add):
 
 
 def test_every_target_but_help_and_clean_sets_up_first(project, call):
-    for target in ("lab", "test", "test-teaching", "check", "bench"):
+    targets = ("lab", "test", "test-teaching", "check", "bench", "book", "test-book")
+    for target in targets:
         first = call("make", "-n", target, cwd=project).stdout.splitlines()[0]
         assert "setup.sh" in first, target
 
@@ -60,8 +61,7 @@ def ci(project, call, add):
 
 def test_ci_runs_the_tests_in_the_project_with_no_input(ci, project, add):
     add("chromium", "")
-    runs = [f"make {target} in {project}\ndata: \n" for target in ("test", "test-teaching")]
-    assert ci() == "".join(runs)
+    assert ci() == f"make test test-teaching test-book in {project}\ndata: \n"
 
 
 def test_ci_names_the_shared_data_by_its_whole_path(ci, project, add):

@@ -3,7 +3,11 @@
 What a wrong answer is told is written in `tests/exercises/`, in the words of `diagnosis.py`.
 `sandbox.py` calls the code of a learner on clones, `own_work.py` notices what is not the learner's,
 `course.py` finds and runs the checks, `live.py` does it in a notebook; `notebooks.py` reads a
-notebook without a kernel, `progress.py` makes the table.
+notebook without a kernel.
+
+A whole notebook is judged in another process: `engine.py` starts `child.py` behind the walls of
+`isolation.py`, hears its `records.py`, and `integrity.py` says whether the checks were left alone.
+`progress.py` makes the learner's table of it.
 """
 
 from transformer_lab.checking.course import (
@@ -17,6 +21,7 @@ from transformer_lab.checking.course import (
 from transformer_lab.checking.diagnosis import CheckFailed, close, expect
 from transformer_lab.checking.live import check
 from transformer_lab.checking.notebooks import load_notebook, read_cells, task_from
+from transformer_lab.checking.own_work import require_own_work
 from transformer_lab.checking.sandbox import NOT_WRITTEN, NotWritten, run_check
 
 __all__ = [
@@ -32,6 +37,7 @@ __all__ = [
     "expect",
     "load_notebook",
     "read_cells",
+    "require_own_work",
     "run_check",
     "run_checks",
     "target_folder",

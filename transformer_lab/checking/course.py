@@ -72,6 +72,7 @@ def run_checks(file: Path, objects: Mapping[str, Any], asked: Collection[str]) -
     spec = importlib.util.spec_from_file_location(file.stem, file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    as_written = dict(vars(module))
     ran, missing = False, set()
     for check_name, needs in checks_in(file).items():
         if not set(needs) & set(asked):
@@ -86,6 +87,8 @@ def run_checks(file: Path, objects: Mapping[str, Any], asked: Collection[str]) -
             if stub.task in asked or stub.task not in needs:
                 raise
             missing.add(stub.task)  # the other half of a pair: its checks have to wait
+    if any(vars(module).get(name) is not value for name, value in as_written.items()):
+        raise CheckFailed("The checks themselves were changed while they ran.")
     if not ran:
         raise CheckFailed(f"To check {', '.join(asked)}, write {', '.join(sorted(missing))} too.")
     forbidden = getattr(module, "FORBIDDEN", {})

@@ -8,6 +8,8 @@ dtype, NaN, or where the numbers differ most.
 import itertools
 import math
 import numbers
+import operator
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -388,6 +390,7 @@ def close(actual: Any, expected: Any) -> bool:
 
     Any float dtype stands for any other, a list for a tuple, and a tensor of one number for it.
     """
+    actual = plain(actual)
     if isinstance(expected, (Tensor, np.ndarray)):
         return (
             isinstance(actual, Tensor if isinstance(expected, Tensor) else np.ndarray)
@@ -403,7 +406,52 @@ def close(actual: Any, expected: Any) -> bool:
         return same_keys and all(close(actual[key], expected[key]) for key in expected)
     if isinstance(expected, numbers.Real):
         return _same_number(actual, expected)
-    return not isinstance(actual, (Tensor, np.ndarray)) and _as_lists(actual) == _as_lists(expected)
+    return not isinstance(actual, (Tensor, np.ndarray)) and _same(
+        _as_lists(actual), _as_lists(expected)
+    )
+
+
+def plain(value: Any) -> Any:
+    """Return `value`, or its numbers, text or items alone if a class of the learner's holds them.
+
+    Such a class can say of itself that it equals everything.
+    """
+    if isinstance(value, (list, tuple)):
+        base = list if isinstance(value, list) else tuple
+        old = list(base.__iter__(value))
+        new = [plain(each) for each in old]
+        return value if _is_known(type(value)) and all(map(operator.is_, old, new)) else base(new)
+    if _is_known(type(value)):
+        return value
+    if isinstance(value, Tensor):
+        with torch._C.DisableTorchFunctionSubclass():
+            return value.as_subclass(Tensor)
+    copies = (copied(value) for base, copied in COPIED.items() if isinstance(value, base))
+    return next(copies, value)
+
+
+COPIED = {
+    np.ndarray: np.asarray,
+    int: int.__pos__,
+    float: float.__pos__,
+    str: str.__str__,
+    dict: lambda value: dict(dict.items(value)),
+}
+
+
+def _is_known(kind: type) -> bool:
+    """Return whether a class is Python's, NumPy's or PyTorch's own."""
+    module = sys.modules.get(kind.__module__)
+    is_library = kind.__module__.split(".")[0] in {*sys.stdlib_module_names, "numpy", "torch"}
+    return is_library and getattr(module, kind.__name__, None) is kind
+
+
+def _same(actual: Any, expected: Any) -> bool:
+    if isinstance(expected, list):
+        as_many = isinstance(actual, list) and len(actual) == len(expected)
+        return as_many and all(map(_same, actual, expected))
+    known = isinstance(expected, numbers.Real) and isinstance(actual, (numbers.Real, np.bool_))
+    return (known or type(actual) is type(expected)) and bool(actual == expected)
 
 
 def _equal(actual: Any, expected: Any) -> Tensor:

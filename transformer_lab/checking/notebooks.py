@@ -1,6 +1,7 @@
 """Notebooks without a kernel: what they define is loaded, and nothing else of them is run."""
 
 import ast
+import dis
 import json
 import linecache
 from collections.abc import Iterable
@@ -13,23 +14,36 @@ from transformer_lab.checking.diagnosis import CheckFailed
 
 def load_notebook(path: str | Path, names: Iterable[str] | None = None) -> dict[str, Any]:
     """Return what a notebook defines: imports, functions, classes, UPPERCASE constants, and the
-    other names that these, or a call of `check`, read, if a plain assignment makes them.
+    other names that these, or a call of `check`, read, however they are made.
 
     With `names`, only these and what they read. Nothing else is run. What cannot be loaded (a cell
     with a syntax error, a missing import) is listed under "__problems__", and the rest is there.
     Raises `ValueError` if the file is not a notebook.
     """
     path = Path(path)
-    namespace: dict[str, Any] = {"__name__": path.stem, "__problems__": []}
+    return load_cells(read_cells(path), path.stem, names)
+
+
+def load_cells(
+    cells: Iterable[tuple[str, str]], name: str, names: Iterable[str] | None = None
+) -> dict[str, Any]:
+    """Return what the cells (type, source) of the notebook `name` define, as `load_notebook`."""
+    namespace: dict[str, Any] = {"__name__": name, "__problems__": []}
     statements = []
-    for number, (kind, source) in enumerate(read_cells(path), 1):
+    for number, (kind, source) in enumerate(cells, 1):
         if kind == "code":
-            where = f"{path.name}, cell {number}"
+            where = f"{name}.ipynb, cell {number}"
             statements += [(where, each) for each in _statements(source, where, namespace)]
     needed = _needed([statement for _, statement in statements], names)
+    failed: dict[str, str] = {}
     for where, statement in statements:
-        if set(_defined(statement)) & needed:
-            _load(statement, where, namespace)
+        made = _made(statement)
+        if made & needed or (names is None and _is_definition(statement)):
+            problem = _load(statement, where, namespace)
+            failed |= dict.fromkeys(made or [problem], problem)
+    # Of the assignments only those count that no other has made good.
+    lost = [problem for name, problem in failed.items() if problem and name not in namespace]
+    namespace["__problems__"] += dict.fromkeys(lost)
     return namespace
 
 
@@ -46,7 +60,7 @@ def _statements(source: str, where: str, namespace: dict[str, Any]) -> list[ast.
     """Return a cell's statements; note where its source stands, for messages that quote a line."""
     linecache.cache[where] = (len(source), None, source.splitlines(keepends=True), where)
     try:
-        return _parse(source).body
+        return parse_cell(source).body
     except SyntaxError as error:
         namespace["__problems__"].append(f"{where}, line {error.lineno}: {error.msg}")
     except (ValueError, MemoryError, RecursionError) as error:  # no text, or too deeply nested
@@ -54,29 +68,44 @@ def _statements(source: str, where: str, namespace: dict[str, Any]) -> list[ast.
     return []
 
 
-def _load(statement: ast.stmt, where: str, namespace: dict[str, Any]) -> None:
+def _load(statement: ast.stmt, where: str, namespace: dict[str, Any]) -> str:
+    """Run a statement; return what went wrong, or nothing."""
     try:
         exec(compile(ast.Module([statement], []), where, "exec"), namespace)
-    except (Exception, SystemExit) as error:
-        if _is_definition(statement):  # another assignment may need what a loop has made
-            problem = f"{where}, line {statement.lineno}: {type(error).__name__}: {error}"
-            namespace["__problems__"].append(problem)
+    except KeyboardInterrupt:  # somebody pressed Ctrl-C
+        raise
+    except BaseException as error:
+        return f"{where}, line {statement.lineno}: {type(error).__name__}: {error}"
+    return ""
 
 
-def _parse(source: str) -> ast.Module:
-    """Parse a cell; only if that fails, without its magic lines."""
+# Cell magics whose text runs in the notebook itself; that of the others, as %%bash, does not.
+TRANSPARENT = ("%%time", "%%capture", "%%prun")
+
+
+def parse_cell(source: str) -> ast.Module:
+    """Parse a cell, its magic lines as IPython reads them. Raises what `ast.parse` raises."""
     try:
         return ast.parse(source)
     except SyntaxError:
-        lines = source.splitlines()
-        return ast.parse("\n".join("" if line.lstrip()[:1] in "%!?" else line for line in lines))
+        from IPython.core.inputtransformer2 import TransformerManager
+
+        first = source.lstrip().split(maxsplit=1)[0]
+        if first.startswith("%%"):
+            if first not in TRANSPARENT:
+                return ast.Module([], [])
+            source = source.replace(source.lstrip().splitlines()[0], "", 1)
+        return ast.parse(TransformerManager().transform_cell(source))
 
 
 def _is_definition(statement: ast.stmt) -> bool:
-    """Imports, functions, classes, UPPERCASE = anything, and name = lambda."""
+    """Imports, functions, classes, UPPERCASE = anything, name = lambda; in an if or try too."""
     if names := _assigned(statement):
         is_constant = all(name.isupper() for name in names)
         return is_constant or isinstance(statement.value, ast.Lambda)
+    if isinstance(statement, ast.If | ast.Try | ast.With):
+        inside = (each for each in ast.iter_child_nodes(statement) if isinstance(each, ast.stmt))
+        return any(map(_is_definition, inside))
     kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     return isinstance(statement, kinds)
 
@@ -89,45 +118,43 @@ def _assigned(statement: ast.stmt) -> list[str]:
     return [node.id for target in targets for node in ast.walk(target) if hasattr(node, "id")]
 
 
-def _defined(statement: ast.stmt) -> list[str]:
-    """Return the names that an import, a function, a class or a plain assignment makes."""
-    match statement:
-        case ast.Import() | ast.ImportFrom():
-            return [alias.asname or alias.name.partition(".")[0] for alias in statement.names]
-        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            return [statement.name]
-    return _assigned(statement)
+def _made(statement: ast.stmt) -> set[str]:
+    """Return the names that a statement binds, or binds an item of: N = 1, N += 1, T["x"] = 1."""
+    bound = {step.argval for step in dis.get_instructions(_code(statement)) if step.opname == STORE}
+    targets = getattr(statement, "targets", [getattr(statement, "target", None)])
+    items = [each.value for each in targets if isinstance(each, ast.Subscript)]
+    return bound | {each.id for each in items if isinstance(each, ast.Name)}
+
+
+STORE, READS = "STORE_NAME", ("LOAD_NAME", "LOAD_GLOBAL")
 
 
 def _needed(statements: list[ast.stmt], names: Iterable[str] | None) -> set[str]:
-    """Return `names`, or what is defined and what calls of `check` read, and what those read."""
-    needed, reads = {"*", *(names or ())}, [_read(statement) for statement in statements]
-    if names is None:
-        for statement, read in zip(statements, reads, strict=True):
-            if _is_definition(statement):
-                needed.update(_defined(statement))
-            elif _checks(statement):
-                needed |= read
-    count = -1
-    while count != len(needed):
-        count = len(needed)
-        for statement, read in zip(statements, reads, strict=True):
-            if set(_defined(statement)) & needed:
-                needed |= read
+    """Return what definitions and calls of `check` read, and what that is made of; or `names`, and
+    what those are made of.
+    """
+    needed, before = set(names or ()), None
+    seeds = [names is None and (_is_definition(s) or _checks(s)) for s in statements]
+    parts = [(seed, _made(s), _read(_code(s))) for seed, s in zip(seeds, statements, strict=True)]
+    while needed != before:
+        before = set(needed)
+        for reads, made, names in parts:
+            if reads or made & needed:
+                needed |= names
     return needed
 
 
-def _read(statement: ast.stmt) -> set[str]:
-    """Return the names outside of it that a statement reads when it runs or when it is called."""
+def _code(statement: ast.stmt) -> CodeType:
     try:
-        return _names(compile(ast.Module([statement], []), "", "exec"))
-    except (SyntaxError, ValueError, MemoryError, RecursionError):  # `_load` says why
-        return set()
+        return compile(ast.Module([statement], []), "", "exec")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # as `return` outside a function
+        return compile("", "", "exec")
 
 
-def _names(code: CodeType) -> set[str]:
-    inner = [_names(each) for each in code.co_consts if isinstance(each, CodeType)]
-    return set(code.co_names).union(*inner)
+def _read(code: CodeType) -> set[str]:
+    """Return the names of the notebook that code, and the functions in it, read."""
+    names = {step.argval for step in dis.get_instructions(code) if step.opname in READS}
+    return names.union(*(_read(each) for each in code.co_consts if isinstance(each, CodeType)))
 
 
 def _checks(statement: ast.stmt) -> bool:

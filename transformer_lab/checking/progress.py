@@ -8,28 +8,23 @@ a line of ratings under it:
     Difficulty ★★☆☆☆ · importance ★★★★★ · 10 minutes
 """
 
-import _thread
 import argparse
-import io
 import json
+import os
 import re
-import signal
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from transformer_lab.checking.course import (
-    check_files,
-    course_folder,
-    run_checks,
-    target_folder,
-)
-from transformer_lab.checking.diagnosis import CheckFailed
-from transformer_lab.checking.notebooks import load_notebook, read_cells, task_from
-from transformer_lab.checking.sandbox import NOT_WRITTEN, NotWritten
+from transformer_lab.checking.course import check_files, course_folder, target_folder
+from transformer_lab.checking.engine import Limits, judge_notebook
+from transformer_lab.checking.isolation import NoWalls
+from transformer_lab.checking.notebooks import read_cells
+from transformer_lab.checking.sandbox import NOT_WRITTEN, PACKAGE
 
 HEADING = re.compile(
     r"^## Task (?P<number>\d+) · (?P<title>[^\n]*`\w+`[^\n]*)\n+"
@@ -76,68 +71,39 @@ def tasks_in(path: Path) -> list[Task]:
 def measure(target: str | Path) -> list[Task]:
     """Return every task with its state in the notebooks of `target`."""
     folder = target_folder(target)
-    tasks = []
-    for file in check_files():
-        name = f"{file.stem.removeprefix('test_')}.ipynb"
-        source, notebook = course_folder() / "solutions" / name, folder / name
-        namespace = _load(notebook) if notebook.exists() else None
-        # Where a teacher hands the course out without solutions, the exercises have the headings.
-        headings = next((path for path in (source, notebook) if path.exists()), None)
-        for task in tasks_in(headings) if headings else ():
-            task.state, task.why = _state(task, file, namespace)
-            tasks.append(task)
+    walls = NoWalls(PACKAGE, folder)
+    with ThreadPoolExecutor(os.cpu_count()) as pool, _stop_on_leaving() as stop:
+        lessons = [pool.submit(_lesson, file, folder, walls, stop) for file in check_files()]
+        return [task for lesson in lessons for task in lesson.result()]
+
+
+def _lesson(file: Path, folder: Path, walls: NoWalls, stop: threading.Event) -> list[Task]:
+    """Return the tasks of a lesson; a child process has tried them."""
+    name = f"{file.stem.removeprefix('test_')}.ipynb"
+    source, notebook = course_folder() / "solutions" / name, folder / name
+    # Where a teacher hands the course out without solutions, the exercises have the headings.
+    headings = next((path for path in (source, notebook) if path.exists()), None)
+    tasks = tasks_in(headings) if headings else []
+    if not notebook.exists():
+        for task in tasks:
+            task.state, task.why = "missing", f"there is no {task.lesson}.ipynb"
+        return tasks
+    cells, names = read_cells(notebook), [task.names for task in tasks]
+    limits = Limits(seconds=PATIENCE)
+    outcomes, _ = judge_notebook(cells, notebook.stem, file, names, walls, limits, stop)
+    for task, outcome in zip(tasks, outcomes, strict=True):
+        task.state, task.why = outcome.state, outcome.why
     return tasks
 
 
-def _load(notebook: Path) -> dict:
-    try:
-        with _patience():
-            return load_notebook(notebook)
-    except CheckFailed as failure:
-        return {"__name__": notebook.stem, "__problems__": [failure.why]}
-
-
 @contextmanager
-def _patience() -> Iterator[None]:
-    """Raise `CheckFailed` if the learner's code, a loop without end perhaps, takes too long."""
-    over = threading.Event()
-
-    def interrupt() -> None:
-        over.set()
-        _thread.interrupt_main()
-
-    timer = threading.Timer(PATIENCE, interrupt)
-    timer.start()
-    # A job in the background ignores SIGINT, unless it says otherwise.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+def _stop_on_leaving() -> Iterator[threading.Event]:
+    """Give an event that is set when the block is left, so that no child outlives a Ctrl-C."""
+    stop = threading.Event()
     try:
-        yield
-    except KeyboardInterrupt:
-        if not over.is_set():  # somebody pressed Ctrl-C
-            raise
-        raise CheckFailed(
-            f"It was still running after {PATIENCE} seconds, and was stopped."
-        ) from None
+        yield stop
     finally:
-        timer.cancel()
-        signal.signal(signal.SIGINT, before)
-
-
-def _state(task: Task, file: Path, namespace: dict | None) -> tuple[str, str]:
-    if namespace is None:
-        return "missing", f"there is no {task.lesson}.ipynb"
-    try:
-        for name in task.names:
-            task_from(namespace, name)
-        with _patience():
-            run_checks(file, namespace, task.names)
-    except NotWritten as stub:
-        return NOT_WRITTEN, "" if stub.task in task.names else f"needs {stub.task}"
-    except CheckFailed as failure:
-        first, *others = failure.why.splitlines()
-        # "Your code stopped at this line:" says nothing without the line.
-        return "wrong", " ".join([first, *map(str.strip, others)]) if first[-1:] == ":" else first
-    return "passed", ""
+        stop.set()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -153,8 +119,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def progress(target: str | Path = "exercises", as_json: bool = False) -> int:
     """Print the table (or JSON); return 0 if every task is passed, else 1."""
-    with redirect_stdout(io.StringIO()):  # what the learner's code prints is no part of it
-        tasks = measure(target)
+    tasks = measure(target)
     if as_json:
         print(json.dumps([asdict(task) for task in tasks], indent=1))
     else:
@@ -163,7 +128,7 @@ def progress(target: str | Path = "exercises", as_json: bool = False) -> int:
 
 
 def _table(tasks: Iterable[Task]) -> Iterable[str]:
-    marks = {"passed": "✓", "wrong": "✗", NOT_WRITTEN: "·", "missing": "·"}
+    marks = {"passed": "✓", NOT_WRITTEN: "·", "missing": "·"}
     lesson = ""
     for task in tasks:
         if task.lesson != lesson:
@@ -171,7 +136,7 @@ def _table(tasks: Iterable[Task]) -> Iterable[str]:
             yield f"\n{lesson}"
             yield f"  {'task':34}{'difficulty':12}{'importance':12}minutes  state"
         stars = [f"{'★' * n:☆<5}" for n in (task.difficulty, task.importance)]
-        state = f"{marks[task.state]} {task.state}" + (f": {task.why}" if task.why else "")
+        state = f"{marks.get(task.state, '✗')} {task.state}" + (f": {task.why}" if task.why else "")
         row = f"{task.number} {', '.join(task.names):32}{stars[0]:12}{stars[1]:12}{task.minutes:7}"
         yield f"  {row}  {state}"
 

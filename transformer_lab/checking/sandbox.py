@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import transformer_lab
-from transformer_lab.checking.diagnosis import CALLS, CheckFailed, describe
+from transformer_lab.checking.diagnosis import CALLS, CheckFailed, describe, plain
 
 PACKAGE = Path(transformer_lab.__file__).parent
 NOT_WRITTEN = "not written yet"  # what a stub raises, as NotImplementedError
@@ -42,7 +42,9 @@ def run_check(test: Callable[..., None], objects: Mapping[str, Any]) -> None:
             test(**{name: _watch(name, target) for name, target in objects.items()})
         except (CheckFailed, NotWritten):
             raise
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:  # somebody pressed Ctrl-C
+            raise
+        except BaseException as error:
             raise _explained(error) from None
 
 
@@ -122,7 +124,7 @@ def _watch(name: str, target: Any) -> Any:
         CALLS.append((call, None))
         RUNNING.append(name)
         try:
-            result = target(*bound.args, **bound.kwargs)
+            result = plain(target(*bound.args, **bound.kwargs))
         finally:
             RUNNING.pop()
         CALLS[-1] = (call, result)

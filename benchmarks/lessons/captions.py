@@ -1,0 +1,98 @@
+"""`python -m benchmarks.lessons.captions`: a short training on captions, and one without sources.
+
+The short run of lesson 10 for three seeds, and the same run with the sources of the training pairs
+shuffled among them: that model can learn German, and nothing of what it should say. What it
+reaches is the part of the loss that no source is needed for.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+
+import torch
+
+from benchmarks.reporting import report
+from transformer_lab import (
+    PRESETS,
+    Preset,
+    TrainConfig,
+    Transformer,
+    evaluate,
+    fit,
+    train_tokenizer,
+)
+from transformer_lab.runs import encode_pairs, load_task
+
+SHORT = replace(
+    PRESETS["multi30k"],
+    model=replace(
+        PRESETS["multi30k"].model,
+        source_vocab_size=2000,
+        target_vocab_size=2000,
+        d_model=128,
+        num_heads=4,
+        d_ff=256,
+        num_encoder_layers=2,
+        num_decoder_layers=2,
+        dropout=0.1,
+    ),
+    training=TrainConfig(steps=750, max_tokens=600, warmup=200, checkpoint_every=50, average=3),
+)
+LONG, SMOKE = {"seeds": 3, "steps": 750}, {"seeds": 1, "steps": 2}
+UNSEEN = 200  # captions of the validation set
+
+
+def short_run(preset: Preset, train: list, valid: list, *, vocabulary: int) -> dict:
+    """Train on encoded pairs; return the losses on unseen ones by step, and that of the mean."""
+    sizes = {"source_vocab_size": vocabulary, "target_vocab_size": vocabulary}
+    torch.manual_seed(preset.training.seed)
+    model = Transformer(replace(preset.model, **sizes))
+    history = fit(model, train, preset.training, valid_pairs=valid, progress=False)
+    losses = {r["step"]: round(r["valid_loss"], 4) for r in history if "valid_loss" in r}
+    return {
+        "losses": losses,
+        "averaged": round(evaluate(model, valid)["loss"], 4),
+        "tokens": history[-1]["tokens"],
+        "seconds": history[-1]["seconds"],
+    }
+
+
+def without_sources(pairs: list, seed: int) -> list:
+    """Return the pairs with their sources shuffled among them."""
+    sources = [source for source, _ in pairs]
+    random.Random(seed).shuffle(sources)
+    return [(source, target) for source, (_, target) in zip(sources, pairs, strict=True)]
+
+
+def measure(sizes: dict) -> Iterator[dict]:
+    """Yield one run after the other: with the own sources and with shuffled ones, seed by seed."""
+    splits = load_task(SHORT.data)
+    texts = [text for pair in splits["train"] for text in pair]
+    tokenizer = train_tokenizer(texts, SHORT.model.target_vocab_size)
+    train = encode_pairs(tokenizer, splits["train"])
+    valid = encode_pairs(tokenizer, splits["val"][:UNSEEN])
+    for seed in range(sizes["seeds"]):
+        training = replace(SHORT.training, seed=seed, steps=sizes["steps"])
+        preset = replace(SHORT, training=training)
+        for name in ("own", "shuffled"):
+            pairs = train if name == "own" else without_sources(train, seed)
+            row = short_run(preset, pairs, valid, vocabulary=tokenizer.vocab_size)
+            yield {"sources": name, "seed": seed} | row
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure everything; `captions.json` is written anew after each run."""
+    options = report.read_options("captions", __doc__, arguments)
+    sizes = SMOKE if options.smoke else LONG
+    settings = {"model": asdict(SHORT.model), "training": asdict(SHORT.training)}
+    result = report.describe_run("captions", smoke=options.smoke)
+    result |= {"sizes": sizes, "settings": settings, "rows": []}
+    for row in measure(sizes):
+        result["rows"].append(row)
+        print(row, flush=True)
+        if options.output:
+            report.write(options.output / "captions.json", result)
+
+
+if __name__ == "__main__":
+    main()

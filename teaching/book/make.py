@@ -1,0 +1,186 @@
+"""Make the book: `make book`, or `python teaching/book/make.py`, writes build/book/html.
+
+The sources are gathered in build/book/source, in the same folders as in the course, so that a
+link between two files means the same in both. What is not a page is only linked to: an exercise
+or a program becomes a download.
+"""
+
+import argparse
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BOOK = ROOT / "teaching" / "book"
+PAGE = ROOT / "teaching" / "page"  # the model in the page: pages of their own
+BUILD = ROOT / "build" / "book"
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+# What pages link to and is no page itself, and where its copy stands.
+FILES = {"exercises": "exercises", "benchmarks": "benchmarks", "notebooks": "stored"}
+# A link to a notebook that is no lesson.
+EXERCISE = re.compile(r"\]\((?=\S*exercises/\w+\.ipynb\))")
+
+
+def make(build: Path = BUILD, pdf: bool = True, repository: str = "") -> Path:
+    """Build the book in the folder `build` and return the folder of its pages.
+
+    `repository` is the owner and name of a public copy ("owner/name"): with it, each lesson has
+    its launch links. The PDFs need Chromium and are left out, with a word, where it is missing.
+    Raises `subprocess.CalledProcessError` if Sphinx has something to complain about.
+    """
+    source, html = build / "source", build / "html"
+    program = next(filter(None, map(shutil.which, CHROMIUM)), None) if pdf else None
+    gather(source, pdf=program is not None, repository=repository)
+    options = ["-q", "-W", "--keep-going", "-j", "auto", "-c", BOOK, "-d", build / "doctrees"]
+    subprocess.run([sys.executable, "-m", "sphinx", *options, source, html], check=True)
+    if PAGE.is_dir():
+        _load(PAGE / "make.py").copy_pages(html / "teaching" / "page", "../../notebooks/{}.html")
+    if program:
+        print_lessons(html, program)
+    elif pdf:
+        print("There is no Chromium here: the book has no PDFs.", file=sys.stderr)
+    return html
+
+
+def gather(source: Path, pdf: bool, repository: str) -> None:
+    """Put all pages, as Sphinx wants them, into `source`; touch only what has changed."""
+    pages = {
+        path.relative_to(BOOK / "pages"): path.read_text("utf-8")
+        for path in (BOOK / "pages").rglob("*.md")
+        if PAGE.is_dir() or path.name != "page.md"
+    }
+    for path in (ROOT / "teaching").rglob("*.md"):
+        if BOOK not in path.parents:
+            pages[path.relative_to(ROOT)] = path.read_text("utf-8")
+    glossary = _load(ROOT / "teaching" / "glossary.py")
+    pages.pop(Path("teaching", "glossary.md"))  # the same terms, each with an address
+    pages[Path("glossary.md")] = glossary.page_of_book(glossary.read())
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        notebook = json.loads(path.read_text("utf-8"))
+        lesson = lesson_page(path.stem, notebook, pdf, repository)
+        pages[path.relative_to(ROOT)] = json.dumps(lesson, ensure_ascii=False)
+
+    source.mkdir(parents=True, exist_ok=True)
+    for name, copy in FILES.items():
+        unwanted = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
+        shutil.copytree(ROOT / name, source / copy, dirs_exist_ok=True, ignore=unwanted)
+    for old in [
+        *source.glob("*.md"),
+        *source.glob("notebooks/*"),
+        *source.glob("teaching/**/*.md"),
+    ]:
+        if old.relative_to(source) not in pages:
+            old.unlink()
+    for name, text in pages.items():
+        file = source / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if not file.is_file() or file.read_text("utf-8") != text:
+            file.write_text(text, "utf-8")
+
+
+def lesson_page(name: str, notebook: dict, pdf: bool, repository: str) -> dict:
+    """Return a lesson as the book shows it; its outputs stay as they are stored."""
+    first, *_ = notebook["cells"]
+    title, newline, rest = "".join(first["source"]).partition("\n")
+    first["source"] = f"{title}\n\n{downloads(name, pdf, repository)}\n{newline}{rest}"
+    for cell in notebook["cells"]:
+        metadata = cell["metadata"]
+        if cell["cell_type"] == "markdown":
+            cell["source"] = EXERCISE.sub("](path:", "".join(cell["source"]))
+        if metadata.get("jupyter", {}).get("source_hidden"):
+            metadata.setdefault("tags", []).append("hide-input")
+        if cell["cell_type"] == "code" and not cell["outputs"] and "alt" in metadata:
+            text = f"*This moves in the notebook. At its start:* {metadata['alt']}"
+            data = {"text/markdown": text, "text/plain": text}
+            cell["outputs"] = [{"output_type": "display_data", "data": data, "metadata": {}}]
+    return notebook
+
+
+def downloads(name: str, pdf: bool, repository: str) -> str:
+    """Return the line of links under a lesson's title."""
+    links = [f"{{download}}`Notebook <../stored/{name}.ipynb>`"]
+    if (ROOT / "exercises" / f"{name}.ipynb").is_file():
+        links.append(f"{{download}}`Exercises <../exercises/{name}.ipynb>`")
+    if pdf:
+        links.append(f'<a href="../pdf/{name}.pdf">PDF</a>')
+    if repository:
+        links += launch_links(name, repository)
+    return " · ".join(links)
+
+
+def launch_links(name: str, repository: str) -> list[str]:
+    """Return the links that open a lesson elsewhere, from the templates in teaching/launch.md."""
+    templates = (ROOT / "teaching" / "launch.md").read_text("utf-8")
+    release = f"v{version('transformer-lab')}"
+    return [
+        f"[{place}]({link.format(repository=repository, release=release, lesson=name)})"
+        for place, link in re.findall(r"^## (.+?)\n.*?^    (https://\S+)", templates, re.M | re.S)
+    ]
+
+
+def print_lessons(html: Path, program: str) -> None:
+    """Print each lesson with Chromium into `html`/pdf: answers open, code that only draws shut."""
+    from playwright.sync_api import sync_playwright
+
+    (html / "pdf").mkdir(exist_ok=True)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        for lesson in sorted((html / "notebooks").glob("[0-9]*.html")):
+            pdf = html / "pdf" / f"{lesson.stem}.pdf"
+            if pdf.is_file() and pdf.stat().st_mtime > lesson.stat().st_mtime:
+                continue
+            page = browser.new_page(color_scheme="light")
+            page.goto(lesson.as_uri())
+            page.evaluate("MathJax.startup.promise")
+            page.evaluate("document.querySelectorAll('details').forEach(it => it.open = true)")
+            page.pdf(
+                path=pdf,
+                format="A4",
+                margin={"top": "18mm", "bottom": "18mm", "left": "16mm", "right": "16mm"},
+                display_header_footer=True,
+                header_template="<span></span>",
+                footer_template=FOOTER,
+                outline=True,
+                tagged=True,
+            )
+            page.close()
+        browser.close()
+
+
+FOOTER = """<div style="font: 8px sans-serif; width: 100%; padding: 0 16mm; color: #555">
+<span class="title"></span>
+<span style="float: right">
+<span class="pageNumber"></span> / <span class="totalPages"></span>
+</span></div>"""
+
+
+def _load(file: Path):
+    """Return a program of this folder's neighbours as a module."""
+    spec = importlib.util.spec_from_file_location(f"teaching_{file.parent.name}_{file.stem}", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Make the book.")
+    parser.add_argument(
+        "--repository", default="", help="owner/name of a public copy: launch links"
+    )
+    parser.add_argument("--no-pdf", dest="pdf", action="store_false", help="leave the PDFs out")
+    options = parser.parse_args()
+    try:
+        html = make(pdf=options.pdf, repository=options.repository)
+    except subprocess.CalledProcessError as error:
+        return error.returncode
+    print(f"The book is in {html.relative_to(ROOT)}: open {html / 'index.html'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

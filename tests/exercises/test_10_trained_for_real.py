@@ -1,0 +1,992 @@
+"""The checks of exercise 10. A mistake's text ends the sentence "This is the answer when …"."""
+
+import math
+import numbers
+import random
+from collections import Counter
+from itertools import chain
+from statistics import mean
+
+import torch
+from sacrebleu.metrics import BLEU
+from torch import Tensor, nn
+
+from transformer_lab.checking import CheckFailed, expect
+from transformer_lab.checking.diagnosis import expect_no_memory, expect_predictions
+
+FORBIDDEN = {"corpus_bleu": ("sacrebleu.corpus_bleu", "sacrebleu.BLEU", "nltk.corpus_bleu")}
+
+# ---- predicted_scores
+
+
+def test_the_six_numbers_are_predicted(predicted_scores):
+    hints = {
+        "a": {
+            6: "That is without clipping: each word counts at most as often as in the reference.",
+            2: "The reference has two different words of these; one of them occurs twice in it.",
+            8: "That is the number of words in the output.",
+            None: "For each word take the smaller of its two counts: how often has the reference "
+            "“a”, and how often “dog”?",
+        },
+        "b": {
+            3: "“a dog” occurs once in the reference, so it counts once.",
+            0: "Look at the first two words of both.",
+            None: "Which pairs of neighbours does the reference have? For each take the smaller "
+            "count.",
+        },
+        "c": {
+            2 / 3: "That is the mean of the two sentences' precisions. Add up the counts first.",
+            10: "Those are the matches. Divided by what?",
+            None: "All matches of the corpus, divided by all words of its outputs.",
+        },
+        "d": {
+            math.log(0.5): "The output is too short: the brevity penalty is missing.",
+            4 * math.log(0.5) - 1: "The mean of the four is wanted, and not their product.",
+            math.log(0.5) - 2: "The penalty's exponent is 1 − r/c.",
+            math.log(0.5) + 1: "The penalty makes BLEU smaller.",
+            math.log(0.5) - 0.5: "It is 1 − r/c, and c is the length of the outputs: 1 − 100/50.",
+            math.exp(-1) / 2: "That is BLEU / 100 itself; its logarithm is wanted.",
+            None: "The logarithm of a product is a sum: that of the geometric mean, and 1 − r/c.",
+        },
+        "e": {
+            2: "That is the mean of the two means: a token of the short part would weigh more.",
+            12: "That is the sum. Divide by the number of tokens.",
+            6: "That is the sum of the losses divided by the number of parts.",
+            None: "Add up the losses of all tokens, and divide by the number of tokens.",
+        },
+        "f": {
+            203: "The counter is a whole number: it is taken from the last checkpoint.",
+            103: "The counter is taken from the last checkpoint, and not from the first.",
+            306: "The weight is averaged: only what cannot be averaged comes from the last.",
+            300: "And the weight?",
+            None: "The mean of 1, 2 and 6, plus the last counter.",
+        },
+    }
+    right = {"a": 3, "b": 1, "c": 10 / 12, "d": math.log(0.5) - 1, "e": 1.5, "f": 303}
+    expect_predictions(predicted_scores(), right, hints)
+
+
+# ---- clipped_matches
+
+
+def ngrams(tokens, n):
+    return Counter(tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1))
+
+
+def clipped(hypothesis, reference, n):
+    found = ngrams(hypothesis, n)
+    return (found & ngrams(reference, n)).total(), found.total()
+
+
+def unclipped(hypothesis, reference, n):
+    found, allowed = ngrams(hypothesis, n), ngrams(reference, n)
+    return sum(count for gram, count in found.items() if gram in allowed), found.total()
+
+
+def each_once(hypothesis, reference, n):
+    found = ngrams(hypothesis, n)
+    return len(found.keys() & ngrams(reference, n).keys()), found.total()
+
+
+def without_order(hypothesis, reference, n):
+    def bags(tokens):
+        return Counter(tuple(sorted(tokens[i : i + n])) for i in range(len(tokens) - n + 1))
+
+    found = bags(hypothesis)
+    return (found & bags(reference)).total(), found.total()
+
+
+def glued(hypothesis, reference, n):
+    def strings(tokens):
+        return Counter("".join(map(str, tokens[i : i + n])) for i in range(len(tokens) - n + 1))
+
+    found = strings(hypothesis)
+    return (found & strings(reference)).total(), found.total()
+
+
+def without_the_last(hypothesis, reference, n):
+    found = Counter(tuple(hypothesis[i : i + n]) for i in range(len(hypothesis) - n))
+    other = Counter(tuple(reference[i : i + n]) for i in range(len(reference) - n))
+    return (found & other).total(), found.total()
+
+
+def stumps(hypothesis, reference, n):
+    found, other = (
+        Counter(tuple(tokens[i : i + n]) for i in range(len(tokens)))
+        for tokens in (hypothesis, reference)
+    )
+    return (found & other).total(), found.total()
+
+
+def aligned(hypothesis, reference, n):
+    places = range(min(len(hypothesis), len(reference)) - n + 1)
+    same = sum(hypothesis[i : i + n] == reference[i : i + n] for i in places)
+    return same, max(0, len(hypothesis) - n + 1)
+
+
+def apart(hypothesis, reference, n):
+    """Blocks that do not overlap."""
+    found, other = (
+        Counter(tuple(tokens[i : i + n]) for i in range(0, len(tokens) - n + 1, n))
+        for tokens in (hypothesis, reference)
+    )
+    return (found & other).total(), found.total()
+
+
+def up_to_n(hypothesis, reference, n):
+    counts = [clipped(hypothesis, reference, k) for k in range(1, n + 1)]
+    return sum(m for m, _ in counts), sum(t for _, t in counts)
+
+
+COUNTS = {
+    "nothing is clipped: each n-gram counts at most as often as the reference has it.": unclipped,
+    "each different n-gram counts once: it counts as often as both have it.": each_once,
+    "an n-gram that occurs twice adds its smaller count twice: go through the different ones.": (
+        lambda h, r, n: (
+            sum(count * min(count, ngrams(r, n)[gram]) for gram, count in ngrams(h, n).items()),
+            ngrams(h, n).total(),
+        )
+    ),
+    "the total is that of the reference: the precision is about the hypothesis.": (
+        lambda h, r, n: (clipped(h, r, n)[0], ngrams(r, n).total())
+    ),
+    "the total is the number of tokens; there are n − 1 fewer n-grams.": (
+        lambda h, r, n: (clipped(h, r, n)[0], len(h))
+    ),
+    "the total is the number of different n-grams; each counts as often as it occurs.": (
+        lambda h, r, n: (clipped(h, r, n)[0], len(ngrams(h, n)))
+    ),
+    "the total counts only n-grams that both have.": lambda h, r, n: clipped(h, r, n)[:1] * 2,
+    "the order inside of an n-gram is lost: use tuples, not sets or sorted lists.": without_order,
+    "the tokens of an n-gram are glued together: ('a', 'bc') and ('ab', 'c') become one. Use "
+    "tuples.": glued,
+    "the last n-gram is missing: there are len − n + 1.": without_the_last,
+    "the stumps at the end, shorter than n, count as n-grams.": stumps,
+    "only n-grams at the same place are compared; they may stand anywhere.": aligned,
+    "n-grams do not overlap; one begins at every token.": apart,
+    "all orders up to n are added up; only n is asked for.": up_to_n,
+    "n is ignored: single tokens are counted.": lambda h, r, n: clipped(h, r, 1),
+    "the two results have changed places: (matches, total).": (
+        lambda h, r, n: clipped(h, r, n)[::-1]
+    ),
+    "the total is negative for a hypothesis that is shorter than n: it has no n-grams.": (
+        lambda h, r, n: (clipped(h, r, n)[0], len(h) - n + 1)
+    ),
+    "the total has one n-gram too few.": (
+        lambda h, r, n: (clipped(h, r, n)[0], max(0, len(h) - n))
+    ),
+}
+
+
+def expect_counts(answer, hypothesis, reference, n):
+    right = clipped(hypothesis, reference, n)
+    mistakes = {text: mistake(hypothesis, reference, n) for text, mistake in COUNTS.items()}
+    mistakes = {text: came for text, came in mistakes.items() if came != right}
+    if n > len(hypothesis):
+        mistakes["a hypothesis that is shorter than n has one n-gram, itself: it has none."] = (
+            right[0],
+            1,
+        )
+    call = f"clipped_matches({hypothesis}, {reference}, n={n})"
+    came = answer(list(hypothesis), list(reference), n)
+    if isinstance(came, float):
+        raise CheckFailed(
+            "It returned one number, the precision. Return both counts, (matches, total): BLEU "
+            "adds them up over the corpus before it divides.",
+            call,
+        )
+    expect(came, right, mistakes, names=("matches", "total"), call=call)
+
+
+def test_counts_that_no_two_mistakes_share(clipped_matches):
+    hypothesis, reference = "b d a b d c b c b c b d", "b c b b b d b d"
+    expect_counts(clipped_matches, hypothesis.split(), reference.split(), 2)
+
+
+def test_counts_that_can_be_checked_by_hand(clipped_matches):
+    cat = ["the", "cat", "is", "on", "the", "mat"]
+    for n in (1, 2):
+        expect_counts(clipped_matches, ["the"] * 7, cat, n)
+    expect_counts(clipped_matches, ["the", "cat", "sat", "on", "the", "mat"], cat, 2)
+    expect_counts(clipped_matches, list("ababcab"), list("babab") + ["x"] * 4, 2)
+    expect_counts(clipped_matches, ["a", "bc", "d", "ab", "c"], ["ab", "c", "d", "ab", "c"], 2)
+
+
+def test_counts_of_random_tokens(clipped_matches):
+    draw = random.Random(0)
+    for length, other in ((9, 12), (13, 8), (7, 7), (4, 30)):
+        hypothesis, reference = ([draw.choice("abc") for _ in range(k)] for k in (length, other))
+        for n in (1, 2, 3, 4):
+            expect_counts(clipped_matches, hypothesis, reference, n)
+
+
+def test_a_hypothesis_shorter_than_n_has_no_ngrams(clipped_matches):
+    for hypothesis, n in ((["a"], 2), (["a", "b"], 4), ([], 1), (["a", "b", "c"], 4)):
+        expect_counts(clipped_matches, hypothesis, ["a", "b", "c", "d", "e"], n)
+    expect_counts(clipped_matches, ["a", "b", "c"], ["a"], 2)
+
+
+def test_each_call_counts_anew(clipped_matches):
+    one, other = (["a", "b", "a"], ["a", "b", "c"], 1), (["c", "c", "b"], ["b", "c", "d"], 1)
+    expect_no_memory(clipped_matches, clipped, one, other)
+
+
+# ---- corpus_bleu
+
+
+def bleu_of(hypotheses, references, count=clipped, shortness=None, mix=None, orders=(1, 2, 3, 4)):
+    pairs = list(zip(hypotheses, references, strict=True))
+    precisions = []
+    for n in orders:
+        counts = [count(h, r, n) for h, r in pairs]
+        matches, total = sum(m for m, _ in counts), sum(t for _, t in counts)
+        precisions.append(matches / total if total else 0.0)
+    c, r = sum(map(len, hypotheses)), sum(map(len, references))
+    if not c or not all(precisions):
+        return 0.0
+    shortness = shortness or (lambda c, r: math.exp(min(0, 1 - r / c)))
+    mix = mix or (lambda p: math.prod(p) ** (1 / len(p)))
+    return 100 * shortness(c, r) * mix(precisions)
+
+
+def mean_of_sentences(hypotheses, references):
+    return mean(bleu_of([h], [r]) for h, r in zip(hypotheses, references, strict=True))
+
+
+def mean_precisions(hypotheses, references):
+    """Each sentence's precision, then their mean."""
+    precisions = []
+    for n in (1, 2, 3, 4):
+        counts = [clipped(h, r, n) for h, r in zip(hypotheses, references, strict=True)]
+        precisions.append(mean(m / t for m, t in counts if t))
+    c, r = sum(map(len, hypotheses)), sum(map(len, references))
+    return 100 * math.exp(min(0, 1 - r / c)) * math.prod(precisions) ** 0.25
+
+
+def one_long_sentence(hypotheses, references):
+    return bleu_of([list(chain(*hypotheses))], [list(chain(*references))])
+
+
+def smoothed(hypotheses, references):
+    precisions = []
+    for n in (1, 2, 3, 4):
+        counts = [clipped(h, r, n) for h, r in zip(hypotheses, references, strict=True)]
+        matches, total = sum(m for m, _ in counts), sum(t for _, t in counts)
+        precisions.append((matches + (n > 1)) / (total + (n > 1)))
+    c, r = sum(map(len, hypotheses)), sum(map(len, references))
+    return 100 * math.exp(min(0, 1 - r / c)) * math.prod(precisions) ** 0.25
+
+
+def penalty_of_each(hypotheses, references):
+    each = [
+        math.exp(min(0, 1 - len(r) / len(h))) for h, r in zip(hypotheses, references, strict=True)
+    ]
+    return bleu_of(hypotheses, references, shortness=lambda c, r: mean(each))
+
+
+SCORES = {
+    "it is a share from 0 to 1; the result goes from 0 to 100.": (lambda h, r: bleu_of(h, r) / 100),
+    "it is multiplied by 100 twice.": lambda h, r: bleu_of(h, r) * 100,
+    "the scores of the sentences are averaged: add up their counts over the corpus first.": (
+        mean_of_sentences
+    ),
+    "the precisions of the sentences are averaged: add up matches and totals over the corpus "
+    "first.": mean_precisions,
+    "all sentences are joined to one: then n-grams run across their borders, and a word of one "
+    "sentence is matched in another.": one_long_sentence,
+    "nothing is clipped.": lambda h, r: bleu_of(h, r, count=unclipped),
+    "each different n-gram counts once.": lambda h, r: bleu_of(h, r, count=each_once),
+    "the precisions' arithmetic mean is taken, and not the geometric one.": (
+        lambda h, r: bleu_of(h, r, mix=mean)
+    ),
+    "the four precisions are multiplied, and the fourth root is missing.": (
+        lambda h, r: bleu_of(h, r, mix=math.prod)
+    ),
+    "the brevity penalty is missing.": lambda h, r: bleu_of(h, r, shortness=lambda c, r: 1),
+    "the brevity penalty has no upper limit: long output would be rewarded. min(1, …).": (
+        lambda h, r: bleu_of(h, r, shortness=lambda c, r: math.exp(1 - r / c))
+    ),
+    "the brevity penalty has c and r exchanged: it is 1 − r/c, r of the references.": (
+        lambda h, r: bleu_of(h, r, shortness=lambda c, r: math.exp(min(0, 1 - c / r)))
+    ),
+    "the brevity penalty is c/r; it is e^(1 − r/c).": (
+        lambda h, r: bleu_of(h, r, shortness=lambda c, r: min(1, c / r))
+    ),
+    "the brevity penalty is taken of each sentence; c and r are sums over the corpus.": (
+        penalty_of_each
+    ),
+    "counts are smoothed; here they are not.": smoothed,
+    "n goes to 3 only: range(1, 4) ends before 4.": (lambda h, r: bleu_of(h, r, orders=(1, 2, 3))),
+    "only single words are counted.": lambda h, r: bleu_of(h, r, orders=(1,)),
+    "only 4-grams are counted.": lambda h, r: bleu_of(h, r, orders=(4,)),
+    "hypotheses and references have changed places.": lambda h, r: bleu_of(r, h),
+    "recall is taken: divide by the n-grams of the hypotheses.": (
+        lambda h, r: bleu_of(
+            h, r, count=lambda a, b, n: (clipped(a, b, n)[0], ngrams(b, n).total())
+        )
+    ),
+    "the total is the number of tokens for each n: there are n − 1 fewer n-grams.": (
+        lambda h, r: bleu_of(h, r, count=lambda a, b, n: (clipped(a, b, n)[0], len(a)))
+    ),
+}
+
+
+def corpus(lengths, noise, seed, change=lambda h: h):
+    """Random references, and hypotheses that replace a share `noise` of their tokens."""
+    draw = random.Random(seed)
+    references = [[draw.choice("abcdefg") for _ in range(length)] for length in lengths]
+    hypotheses = [
+        change([draw.choice("abcdefg") if draw.random() < noise else token for token in reference])
+        for reference in references
+    ]
+    return hypotheses, references
+
+
+def expect_bleu(answer, hypotheses, references):
+    right = bleu_of(hypotheses, references)
+    mistakes = {
+        text: (lambda mistake=mistake: mistake(hypotheses, references))
+        for text, mistake in SCORES.items()
+    }
+    came = answer([list(h) for h in hypotheses], [list(r) for r in references])
+    expect(came, right, mistakes)
+
+
+def test_bleu_of_a_corpus(corpus_bleu):
+    for seed in range(3):
+        expect_bleu(corpus_bleu, *corpus((9, 14, 6, 21), 0.2, seed))
+
+
+def test_bleu_of_output_that_is_too_long(corpus_bleu):
+    expect_bleu(corpus_bleu, *corpus((9, 14, 6, 21), 0.15, 4, change=lambda h: [*h, "a", "b"]))
+
+
+def test_bleu_of_output_that_is_too_short(corpus_bleu):
+    expect_bleu(corpus_bleu, *corpus((9, 14, 6, 21), 0.15, 3, change=lambda h: h[:-2]))
+
+
+def test_a_perfect_corpus_has_100(corpus_bleu):
+    _, references = corpus((9, 14, 6), 0.0, 5)
+    expect_bleu(corpus_bleu, references, references)
+
+
+def test_sentences_shorter_than_four_words_do_no_harm(corpus_bleu):
+    hypotheses, references = corpus((9, 14), 0.1, 6)
+    expect_bleu(corpus_bleu, [*hypotheses, ["a"], []], [*references, ["a", "b"], ["c"]])
+
+
+def test_without_a_match_of_some_n_bleu_is_0(corpus_bleu):
+    reference = ["a", "b", "c", "d", "e", "f"]
+    for hypothesis in ("a b c x e f", "x y z", "a", "f e d c b a", ""):
+        came = corpus_bleu([hypothesis.split()], [list(reference)])
+        if isinstance(came, float) and came > 0:
+            raise CheckFailed(
+                f"It returned {came:.4g}. One of the four n has no match here, so the geometric "
+                "mean is 0: no smoothing, and no n left out.",
+                f"corpus_bleu([{hypothesis.split()}], [{reference}])",
+            )
+        expect(came, 0.0, call=f"corpus_bleu([{hypothesis.split()}], [{reference}])")
+
+
+def test_bleu_is_that_of_sacrebleu(corpus_bleu):
+    hypotheses, references = corpus((12, 18, 7, 25), 0.2, 7)
+    metric = BLEU(tokenize="none", smooth_method="none")
+    lines = ([" ".join(tokens) for tokens in side] for side in (hypotheses, references))
+    outputs, truths = lines
+    expect(corpus_bleu(hypotheses, references), metric.corpus_score(outputs, [truths]).score)
+
+
+# ---- accumulate_gradients
+
+
+class Model(nn.Module):
+    """A small model with a parameter that the loss does not use, and one that is frozen."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Parameter(0.5 * torch.randn(9, 5))
+        self.out = nn.Linear(5, 9)
+        self.unused = nn.Parameter(torch.randn(3))
+        self.frozen = nn.Parameter(torch.randn(5), requires_grad=False)
+
+    def forward(self, tokens):
+        return self.out(torch.tanh(self.table[tokens] + self.frozen))
+
+
+def summed_loss(model, batch):
+    """Sum of −log p of the next token over the real tokens (0 is padding), and their number."""
+    logits, targets = model(batch[:, :-1]), batch[:, 1:]
+    real = targets != 0
+    each = -logits.log_softmax(-1).gather(-1, targets[..., None]).squeeze(-1)
+    return 30 * (each * real).sum(), int(real.sum())  # so large that a clipped gradient shows
+
+
+def uneven_batches():
+    """Three batches with 16, 3 and 7 tokens to predict."""
+    full = torch.randint(1, 9, (4, 5))
+    short = torch.zeros(2, 5, dtype=torch.long)
+    short[0, :3], short[1, :2] = torch.tensor([1, 5, 2]), torch.tensor([3, 7])
+    middle = torch.zeros(2, 5, dtype=torch.long)
+    middle[0], middle[1, :4] = torch.tensor([4, 4, 1, 8, 2]), torch.tensor([6, 2, 2, 5])
+    return [full, short, middle]
+
+
+NAMES = ("table", "out.weight", "out.bias")
+
+
+def gradients_of(model, batches, weight=None, divide=None):
+    """The gradient of Σ weight(count) · summed loss, divided by `divide(counts)`."""
+    weight = weight or (lambda count: 1.0)
+    parts = [summed_loss(model, batch) for batch in batches]
+    counts = [count for _, count in parts]
+    divisor = sum(counts) if divide is None else divide(counts)
+    total = sum(weight(count) * loss for loss, count in parts if count) / divisor
+    wanted = [dict(model.named_parameters())[name] for name in NAMES]
+    return tuple(torch.autograd.grad(total, wanted)), float(total.detach())
+
+
+def last_alone(model, batches):
+    loss, count = summed_loss(model, batches[-1])
+    wanted = [dict(model.named_parameters())[name] for name in NAMES]
+    return tuple(g / count for g in torch.autograd.grad(loss, wanted))
+
+
+def gradient_mistakes(model, batches, old):
+    right, _ = gradients_of(model, batches)
+    of_sum, _ = gradients_of(model, batches, divide=lambda counts: 1)
+    means, _ = gradients_of(model, batches, weight=lambda n: 1 / n, divide=len)
+    sums_of_means, _ = gradients_of(model, batches, weight=lambda n: 1 / n, divide=lambda c: 1)
+    tokens = sum(count for _, count in (summed_loss(model, batch) for batch in batches))
+    last = last_alone(model, batches)
+    count = summed_loss(model, batches[-1])[1]
+
+    def plus(one, other):
+        return tuple(a + b for a, b in zip(one, other, strict=True))
+
+    def times(factor, one):
+        return tuple(factor * a for a in one)
+
+    mistakes = {
+        "each batch's mean is taken, and the means are averaged: divide the sum by all tokens, "
+        "once. (Major trainers did this until 2024.)": means,
+        "the means of the batches are added up: divide the sum by all tokens, once.": (
+            sums_of_means
+        ),
+        "the gradient of the sum is left: divide it by the number of all tokens.": of_sum,
+        "the sum is divided by the number of batches, and not of tokens.": (
+            gradients_of(model, batches, divide=len)[0]
+        ),
+        "only the last batch is left: the gradients are cleared inside of the loop.": last,
+        "only the last batch is left, and divided by all tokens: the gradients are cleared inside "
+        "of the loop.": times(count / tokens, last),
+        "only the last batch is left, not divided: the gradients are cleared inside of the "
+        "loop.": times(count, last),
+        "the sum is divided by the tokens of the last batch alone.": times(1 / count, of_sum),
+        "it is divided twice by the number of tokens.": times(1 / tokens, right),
+        "it is divided by the number of tokens, and by the number of batches.": times(
+            1 / len(batches), right
+        ),
+        "the sign is wrong.": times(-1, right),
+        "the gradient is clipped to a length of 1: that is another step's business.": times(
+            1 / float(torch.stack([g.norm() for g in right]).norm()), right
+        ),
+    }
+    if old:
+        mistakes |= {
+            "what stood in `.grad` before is still in it: clear it first.": plus(right, old),
+            "what stood in `.grad` before is divided and still in it: clear it first.": plus(
+                right, times(1 / tokens, old)
+            ),
+            "what stood in `.grad` before is still there, and nothing else.": old,
+            "what stood in `.grad` before is still in it, and the means of the batches are "
+            "averaged.": plus(means, old),
+        }
+    return mistakes
+
+
+def expect_accumulated(answer, model, batches, *, old=False, call=""):
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    parameters = dict(model.named_parameters())
+    stale = []
+    for name in NAMES:
+        parameters[name].grad = torch.randn_like(parameters[name]) if old else None
+        stale.append(parameters[name].grad.clone() if old else None)
+    right, loss = gradients_of(model, batches)
+    mistakes = gradient_mistakes(model, batches, tuple(stale) if old else ())
+    came = answer(model, batches, summed_loss)
+    if came is None:
+        raise CheckFailed("It returned None. Return the mean loss per token, as a float.", call)
+    for name, value in before.items():
+        if not torch.equal(parameters[name], value):
+            raise CheckFailed(
+                f"The weights in {name} have changed. Leave the step to the optimizer; only "
+                "`.grad` is asked for."
+            )
+    missing = [name for name in NAMES if parameters[name].grad is None]
+    if missing:
+        raise CheckFailed(
+            f"{missing[0]} has no gradient afterwards. Call `loss.backward()` for each batch, and "
+            "do not clear the gradients behind it."
+        )
+    frozen = model.frozen.grad
+    if frozen is not None and bool(frozen.any()):
+        raise CheckFailed("A frozen parameter has got a gradient.")
+    grads = tuple(parameters[name].grad.clone() for name in NAMES)
+    expect(grads, right, mistakes, names=[f"The gradient of {n}" for n in NAMES], call=call)
+    return came, loss
+
+
+def expect_mean_loss(came, model, batches, loss, call=""):
+    parts = [summed_loss(model, batch) for batch in batches]
+    sums, counts = [float(loss) for loss, _ in parts], [count for _, count in parts]
+    means = [each / count for each, count in zip(sums, counts, strict=True) if count]
+    if isinstance(came, Tensor) and came.dim() == 0 and came.requires_grad:
+        raise CheckFailed(
+            "The mean loss comes with its graph, which keeps all of the batches in memory. Return "
+            "a float: `.item()`.",
+            call,
+        )
+    mistakes = {
+        "the loss that is returned is the mean of the batches' means; divide the sum by all "
+        "tokens. (The gradients are right.)": mean(means),
+        "the loss that is returned is the sum; divide it by the number of all tokens. (The "
+        "gradients are right.)": sum(sums),
+        "the loss that is returned is divided by the number of batches.": sum(sums) / len(sums),
+        "the loss that is returned is that of the last batch alone.": means[-1],
+        "the loss that is returned is the sum of the last batch alone.": sums[-1],
+        "the loss that is returned is the sum of the batches' means.": sum(means),
+        "the loss that is returned is the last batch's, divided by all tokens.": (
+            sums[-1] / sum(counts)
+        ),
+    }
+    expect(came, loss, mistakes, names=("The mean loss",), call=call)
+
+
+def test_gradients_of_uneven_batches(accumulate_gradients):
+    model, batches = Model(), uneven_batches()
+    call = "accumulate_gradients(model, batches of 16, 3 and 7 tokens, loss_fn)"
+    came, loss = expect_accumulated(accumulate_gradients, model, batches, call=call)
+    expect_mean_loss(came, model, batches, loss, call)
+
+
+def test_what_was_there_before_does_not_count(accumulate_gradients):
+    model, batches = Model(), uneven_batches()
+    call = "accumulate_gradients(model with old gradients, three batches, loss_fn)"
+    came, loss = expect_accumulated(accumulate_gradients, model, batches, old=True, call=call)
+    expect_mean_loss(came, model, batches, loss, call)
+
+
+def test_a_batch_of_pads_alone_does_no_harm(accumulate_gradients):
+    model, batches = Model(), uneven_batches()
+    batches.insert(1, torch.zeros(2, 4, dtype=torch.long))
+    call = "accumulate_gradients(model, four batches, one of them without a token, loss_fn)"
+    came = accumulate_gradients(model, batches, summed_loss)
+    if isinstance(came, float) and math.isnan(came):
+        raise CheckFailed(
+            "The mean loss is NaN: a batch without a token gives 0/0 if it is divided by its own "
+            "number of tokens.",
+            call,
+        )
+    came, loss = expect_accumulated(accumulate_gradients, model, batches, call=call)
+    expect_mean_loss(came, model, batches, loss, call)
+
+
+def test_one_batch_and_double_precision(accumulate_gradients):
+    model = Model().double()
+    came, loss = expect_accumulated(accumulate_gradients, model, uneven_batches()[2:])
+    expect_mean_loss(came, model, uneven_batches()[2:], loss)
+
+
+# ---- average_checkpoints
+
+
+def states(count=3, dtype=torch.float32):
+    found = []
+    for step in range(count):
+        found.append(
+            {
+                "weight": (torch.randn(3, 4) * 2).to(dtype),
+                "norm.running_mean": torch.randn(4).to(dtype),
+                "norm.num_batches_tracked": torch.tensor(100 * (step + 1) + 7 * step**2),
+                "seen": torch.tensor([step == 0, step != 1, step == count - 1]),
+                "ids": torch.randint(0, 9, (2, 3)),
+            }
+        )
+    return found
+
+
+def averaged(found, whole=lambda tensors: tensors[-1].clone(), floats=None):
+    floats = floats or (
+        lambda tensors: torch.stack([t.double() for t in tensors]).mean(0).to(tensors[0].dtype)
+    )
+    return {
+        name: (floats if found[0][name].is_floating_point() else whole)(
+            [state[name] for state in found]
+        )
+        for name in found[0]
+    }
+
+
+def mean_as_floats(tensors):
+    return torch.stack([t.double() for t in tensors]).mean(0)
+
+
+def mean_cut_down(tensors):
+    return mean_as_floats(tensors).to(tensors[0].dtype)
+
+
+def in_turn(tensors):
+    """A running mean of the last two: (a + b) / 2, then with c, and so on."""
+    found = tensors[0].double()
+    for tensor in tensors[1:]:
+        found = (found + tensor.double()) / 2
+    return found.to(tensors[0].dtype)
+
+
+def average_mistakes(found):
+    def summed(tensors):
+        return torch.stack([t.double() for t in tensors]).sum(0).to(tensors[0].dtype)
+
+    def less(tensors):
+        return (torch.stack([t.double() for t in tensors]).sum(0) / (len(tensors) - 1)).to(
+            tensors[0].dtype
+        )
+
+    return {
+        "integer tensors are averaged as well, and cut down to whole numbers: a counter, an id or "
+        "a truth value has no mean. Take the last.": averaged(found, whole=mean_cut_down),
+        "counters and ids are averaged as well, and cut down to whole numbers: they have no mean. "
+        "Take the last.": averaged(
+            found,
+            whole=lambda tensors: (
+                tensors[-1] if tensors[0].dtype == torch.bool else mean_cut_down(tensors)
+            ),
+        ),
+        "integer tensors are averaged as well, and become floats: take the last.": averaged(
+            found, whole=mean_as_floats
+        ),
+        "integer tensors come from the first checkpoint: take the last.": averaged(
+            found, whole=lambda tensors: tensors[0]
+        ),
+        "integer tensors are added up: take the last.": averaged(
+            found, whole=lambda tensors: torch.stack(tensors).sum(0).to(tensors[0].dtype)
+        ),
+        "integer tensors are left out: they belong to the checkpoint.": {
+            name: value
+            for name, value in averaged(found).items()
+            if found[0][name].is_floating_point()
+        },
+        "the weights are added up and not divided.": averaged(found, floats=summed),
+        "the sum is divided by one less than the number of checkpoints.": averaged(
+            found, floats=less
+        ),
+        "the last checkpoint is returned: nothing is averaged.": found[-1],
+        "the first checkpoint is returned: nothing is averaged.": found[0],
+        "the mean of the first and the last is taken: what about those between?": averaged(
+            [found[0], found[-1]]
+        ),
+        "one checkpoint after the other is averaged with what was there: the last one then weighs "
+        "one half.": averaged(found, floats=in_turn),
+        "the last checkpoint is left out.": averaged(found[:-1]) if len(found) > 1 else found[0],
+        "the median is taken.": averaged(
+            found, floats=lambda tensors: torch.stack(tensors).median(0).values
+        ),
+    }
+
+
+def expect_average(answer, found):
+    came, right = answer(found), averaged(found)
+    expect(came, right, average_mistakes(found))
+    for name, tensor in right.items():
+        if came[name].dtype != tensor.dtype:
+            raise CheckFailed(
+                f"{name} is {came[name].dtype}, and {tensor.dtype} in the checkpoints: go back to "
+                "the dtype at the end."
+            )
+
+
+def test_the_mean_of_three_checkpoints(average_checkpoints):
+    expect_average(average_checkpoints, states())
+
+
+def test_the_mean_of_one_two_and_five(average_checkpoints):
+    for count in (1, 2, 5):
+        expect_average(average_checkpoints, states(count))
+
+
+def test_the_dtype_stays_and_the_sum_is_precise(average_checkpoints):
+    expect_average(average_checkpoints, states(dtype=torch.float64))
+    expect_average(average_checkpoints, states(4, dtype=torch.bfloat16))
+    large = [{"weight": torch.full((3, 2), 30_000.0, dtype=torch.float16)} for _ in range(5)]
+    came = average_checkpoints(large)
+    weight = came.get("weight") if isinstance(came, dict) else None
+    if isinstance(weight, Tensor) and not bool(weight.isfinite().all()):
+        raise CheckFailed(
+            "The mean of five times 30,000 is not finite: float16 ends at 65,504, and the sum is "
+            "above it. Add up in float32 or float64, and go back to the dtype at the end."
+        )
+    expect_average(average_checkpoints, large)
+    ones = [{"weight": torch.tensor([256.0, 1.0], dtype=torch.bfloat16)}]
+    ones += [{"weight": torch.tensor([1.0, 1.0], dtype=torch.bfloat16)} for _ in range(63)]
+    came = average_checkpoints(ones)
+    weight = came.get("weight") if isinstance(came, dict) else None
+    right = averaged(ones)["weight"].float()
+    if isinstance(weight, Tensor) and abs(float(weight[0]) / float(right[0]) - 1) > 0.02:
+        raise CheckFailed(
+            f"The mean of 256 and 63 ones is {float(weight[0]):.3g}, expected {right[0]:.3g}: in "
+            "bfloat16 the sum 256 + 1 is rounded back. Add up in float32 or float64."
+        )
+
+
+def test_the_checkpoints_stay_as_they_are_and_the_result_is_new(average_checkpoints):
+    for count in (1, 3):
+        found = states(count)
+        came = average_checkpoints(found)
+        expect(came, averaged(found), average_mistakes(found))
+        again = average_checkpoints(found)
+        expect(again, averaged(found), average_mistakes(found), call="the same call again")
+
+
+def test_the_gradients_of_the_checkpoints_do_not_matter(average_checkpoints):
+    model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    found = []
+    for _ in range(3):
+        model(torch.randn(5, 3))
+        found.append({name: t.clone() for name, t in model.state_dict().items()})
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(torch.randn_like(parameter))
+    expect(average_checkpoints(found), averaged(found), average_mistakes(found))
+
+
+# ---- training_flops
+
+
+def parts_of(d, f, N, V, S, T):
+    """Multiply-adds of one forward pass, by part."""
+    return {
+        "encoder projections": N * S * 4 * d * d,
+        "encoder attention": N * 2 * S * S * d,
+        "encoder network": N * S * 2 * d * f,
+        "decoder projections": N * T * 4 * d * d,
+        "decoder attention": N * 2 * T * T * d,
+        "decoder network": N * T * 2 * d * f,
+        "cross queries": N * 2 * T * d * d,
+        "cross keys": N * 2 * S * d * d,
+        "cross attention": N * 2 * T * S * d,
+        "words": T * d * V,
+    }
+
+
+def flops_of(*sizes, factor=6, **replaced):
+    return factor * sum((parts_of(*sizes) | replaced).values())
+
+
+FORGOTTEN = {
+    "the product with the vocabulary is missing.": ("words",),
+    "the feed-forward networks are missing.": ("encoder network", "decoder network"),
+    "the two products of attention, Q Kᵀ and A V, are missing everywhere.": (
+        "encoder attention",
+        "decoder attention",
+        "cross attention",
+    ),
+    "cross-attention is missing: a decoder layer has two attentions.": (
+        "cross queries",
+        "cross keys",
+        "cross attention",
+    ),
+    "the projections of cross-attention are missing.": ("cross queries", "cross keys"),
+    "Q Kᵀ and A V of cross-attention are missing.": ("cross attention",),
+    "the projections are missing everywhere.": (
+        "encoder projections",
+        "decoder projections",
+        "cross queries",
+        "cross keys",
+    ),
+    "the decoder's layers are missing.": (
+        "decoder projections",
+        "decoder attention",
+        "decoder network",
+        "cross queries",
+        "cross keys",
+        "cross attention",
+    ),
+    "the encoder is missing.": ("encoder projections", "encoder attention", "encoder network"),
+}
+
+
+def flops_mistakes(d, f, N, V, S, T):
+    sizes = (d, f, N, V, S, T)
+    parts = parts_of(*sizes)
+    mistakes = {
+        text: flops_of(*sizes, **{}, factor=6) - 6 * sum(parts[name] for name in names)
+        for text, names in FORGOTTEN.items()
+    }
+
+    def with_parts(factor=6, **changes):
+        changed = parts | {name.replace("_", " "): value for name, value in changes.items()}
+        return factor * sum(changed.values())
+
+    mistakes |= {
+        "backward is missing: it costs twice what forward does.": with_parts(2),
+        "backward counts once, or forward is left out: backward makes two products for each of "
+        "forward's, and the step has both.": with_parts(4),
+        "multiply-adds are counted: each is 2 operations.": with_parts(3),
+        "multiply-adds of the forward pass alone are counted.": with_parts(1),
+        "it is multiplied by 2 once too often.": with_parts(12),
+        "cross-attention's keys and values are made from the target: they come from the "
+        "source.": with_parts(cross_keys=N * 2 * T * d * d),
+        "cross-attention's queries are made from the source: they come from the target.": (
+            with_parts(cross_queries=N * 2 * S * d * d)
+        ),
+        "all four projections of cross-attention see source and target.": with_parts(
+            cross_queries=N * 4 * T * d * d, cross_keys=N * 4 * S * d * d
+        ),
+        "the causal mask halves the decoder's attention: here it saves nothing.": with_parts(
+            decoder_attention=N * T * T * d
+        ),
+        "each attention has one product: there are two, Q Kᵀ and A V.": with_parts(
+            encoder_attention=N * S * S * d,
+            decoder_attention=N * T * T * d,
+            cross_attention=N * T * S * d,
+        ),
+        "each attention has three projections: W_O is missing.": with_parts(
+            encoder_projections=N * S * 3 * d * d,
+            decoder_projections=N * T * 3 * d * d,
+            cross_queries=N * T * d * d,
+        ),
+        "a feed-forward network has one matrix: it has two.": with_parts(
+            encoder_network=N * S * d * f, decoder_network=N * T * d * f
+        ),
+        "the product with the vocabulary is made for the source, too.": with_parts(
+            words=(S + T) * d * V
+        ),
+        "the product with the vocabulary is made once in each layer.": with_parts(
+            words=N * T * d * V
+        ),
+        "looking up embeddings is counted as a product: it is free.": with_parts(
+            words=T * d * V + (S + T) * d * V
+        ),
+        "there is one layer in each stack: num_layers is ignored.": 6
+        * sum(parts_of(d, f, 1, V, S, T).values()),
+        "num_layers counts both stacks together: it is the number in each.": (
+            3 * sum(v for name, v in parts.items() if name != "words") + 6 * parts["words"]
+        ),
+        "source and target lengths have changed places.": flops_of(d, f, N, V, T, S),
+        "d_model and d_ff have changed places.": flops_of(f, d, N, V, S, T),
+        "it is the rule of thumb, 6 × weights × tokens of both sides.": 6
+        * (N * (12 * d * d + 4 * d * f) + d * V)
+        * (S + T),
+        "the attention's products are quadratic in the target length everywhere.": with_parts(
+            encoder_attention=N * 2 * T * T * d, cross_attention=N * 2 * T * T * d
+        ),
+    }
+    return mistakes
+
+
+def expect_flops(answer, *sizes):
+    right, came = flops_of(*sizes), answer(*sizes)
+    mistakes = {text: value for text, value in flops_mistakes(*sizes).items() if value != right}
+    if not isinstance(came, numbers.Real):
+        expect(came, right)  # a tensor of one number is as good
+        return
+    names = ("d_model", "d_ff", "num_layers", "vocab_size", "source_length", "target_length")
+    shown = ", ".join(f"{name} {size}" for name, size in zip(names, sizes, strict=True))
+    expect(came, right, mistakes, call=f"training_flops({shown})")
+    if came != right:  # close, and not equal
+        raise CheckFailed(f"It returned {came:,}, expected {right:,}.", f"training_flops({shown})")
+
+
+def test_operations_that_can_be_counted_by_hand(training_flops):
+    expect_flops(training_flops, 6, 10, 3, 17, 5, 7)
+    expect_flops(training_flops, 2, 3, 1, 5, 1, 1)
+
+
+def test_operations_of_larger_models(training_flops):
+    for sizes in ((128, 256, 4, 10_000, 13, 17), (512, 2048, 6, 37_000, 25, 30)):
+        expect_flops(training_flops, *sizes)
+    expect_flops(training_flops, 64, 64, 2, 100, 900, 7)
+
+
+# ---- repaired_bleu
+
+TRUTHS = [
+    "A man reads a long book in the park today.",
+    "Two dogs are running on the wet beach, fast.",
+    "The woman wears a red hat and a long coat.",
+    "Three children play football in the street.",
+]
+OUTPUTS = [
+    "A man reads a long book in a park.",
+    "Two dogs run on the wet beach, fast.",
+    "the woman wears a red hat and coat.",
+    "Three children play in the street.",
+]
+
+
+def text_mistakes(outputs, references):
+    plain, sentence = BLEU(), BLEU(effective_order=True)
+    pairs = list(zip(outputs, references, strict=True))
+    return {
+        "nothing is changed: both bugs are still there.": mean(
+            sentence.sentence_score(output, references).score for output in outputs
+        ),
+        "one bug is left: the mean of sentence scores is no corpus score. Use `corpus_score`.": (
+            mean(sentence.sentence_score(o, [r]).score for o, r in pairs)
+        ),
+        "the mean of sentence scores is taken, without effective order: it is no corpus score.": (
+            mean(plain.corpus_score([o], [[r]]).score for o, r in pairs)
+        ),
+        "one bug is left: each reference is a stream of its own, so that only the first output is "
+        "scored, with all references as alternatives. One stream: [references].": (
+            lambda: plain.corpus_score(outputs, [[reference] for reference in references]).score
+        ),
+        "the first output alone is scored.": plain.corpus_score(
+            outputs[:1], [references[:1]]
+        ).score,
+        "all outputs are joined to one text: then n-grams run across sentences.": (
+            plain.corpus_score([" ".join(outputs)], [[" ".join(references)]]).score
+        ),
+        "everything is lower-cased: the score is cased.": BLEU(lowercase=True)
+        .corpus_score(outputs, [references])
+        .score,
+        "text is not tokenised: sacreBLEU's default is 13a.": BLEU(tokenize="none")
+        .corpus_score(outputs, [references])
+        .score,
+        "characters are scored, and not words.": BLEU(tokenize="char")
+        .corpus_score(outputs, [references])
+        .score,
+        "outputs and references have changed places.": plain.corpus_score(
+            references, [outputs]
+        ).score,
+        "it is a share from 0 to 1; sacreBLEU's score goes to 100.": (
+            plain.corpus_score(outputs, [references]).score / 100
+        ),
+        "every reference is an alternative for every output.": (
+            lambda: (
+                plain.corpus_score(
+                    outputs, [[reference] * len(outputs) for reference in references]
+                ).score
+            )
+        ),
+    }
+
+
+def expect_text_bleu(answer, outputs, references):
+    came = answer(list(outputs), list(references))
+    if type(came).__name__ == "BLEUScore":
+        raise CheckFailed("It returned a BLEUScore; return its number, `.score`.")
+    right = BLEU().corpus_score(outputs, [references]).score
+    expect(came, right, text_mistakes(outputs, references))
+
+
+def test_the_score_of_a_small_test_set(repaired_bleu):
+    expect_text_bleu(repaired_bleu, OUTPUTS, TRUTHS)
+
+
+def test_references_belong_to_their_outputs(repaired_bleu):
+    expect_text_bleu(repaired_bleu, [OUTPUTS[i] for i in (0, 1, 3, 2)], TRUTHS)
+
+
+def test_a_test_set_of_two(repaired_bleu):
+    expect_text_bleu(repaired_bleu, OUTPUTS[1:3], TRUTHS[1:3])

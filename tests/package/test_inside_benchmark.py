@@ -1,0 +1,93 @@
+"""The long experiments of lesson 11 run at toy size, and measure what they say."""
+
+import json
+
+import pytest
+import torch
+
+from benchmarks.lessons import date_models, inside
+from transformer_lab import date_pairs, load_run
+from transformer_lab.runs import PRETRAINED
+from transformer_lab.support.files import read_json
+
+
+@pytest.fixture(scope="module")
+def reader():
+    return load_run(PRETRAINED / "dates_0")
+
+
+def test_the_date_models_are_small_and_score_what_they_say():
+    folders = [PRETRAINED / f"dates_{seed}" for seed in date_models.SEEDS]
+    sizes = [path.stat().st_size for folder in folders for path in folder.iterdir()]
+    assert sum(sizes) <= date_models.LIMIT
+    pairs = date_pairs(300, 4, split="test")
+    for folder in folders:
+        metrics = read_json(folder / "metrics.json")
+        assert metrics["scores"] == metrics["scores in float32"]
+        outputs = load_run(folder).translate([text for text, _ in pairs])
+        right = sum(a == b for a, (_, b) in zip(outputs, pairs, strict=True)) / len(pairs)
+        assert metrics["scores"]["test"]["exact_match"] >= 0.995 and right >= 0.99
+
+
+def test_the_truth_of_a_date_is_how_it_was_written():
+    def characters(text):
+        return [
+            "".join(c for c, t in zip(text, row, strict=True) if t)
+            for row in inside.sources_of(text).tolist()
+        ]
+
+    months = characters("Sunday, 2 MAY 1954")
+    assert months == ["1", "9", "5", "4", "", "MAY", "MAY", "", "", "2", ""]
+    assert characters("03/10/2017") == ["2", "0", "1", "7", "", "1", "0", "", "0", "3", ""]
+    assert characters("Mar 14, 2001")[5:10] == ["Mar", "Mar", "", "1", "4"]
+
+
+def test_gates_of_one_change_nothing_and_gates_of_zero_leave_the_mean(reader):
+    batch = inside.batch_of(reader, date_pairs(20, 3, split="test"))
+    means = inside.mean_outputs(reader.model, batch)
+    with torch.no_grad():
+        plain = reader.model(batch.source, batch.target_in)
+        with inside.gated(reader.model, torch.ones(6, 4), means):
+            whole = reader.model(batch.source, batch.target_in)
+        again = reader.model(batch.source, batch.target_in)
+    torch.testing.assert_close(whole, plain, rtol=1e-3, atol=1e-3)
+    assert torch.equal(again, plain)  # the hooks are gone
+    with inside.gated(reader.model, torch.zeros(6, 4), means):
+        left = inside.mean_outputs(reader.model, batch)
+    assert len(left) == len(means) == 6
+
+
+def test_a_replaced_character_is_another_of_its_kind():
+    import random
+
+    for place, kind in ((0, str.isupper), (1, str.islower), (7, str.isdigit)):
+        for text in inside.replaced("Friday 15", place, random.Random(0), 4):
+            assert kind(text[place]) and text[place] != "Friday 15"[place]
+            assert (
+                text[:place] + text[place + 1 :] == "Friday 15"[:place] + "Friday 15"[place + 1 :]
+            )
+
+
+def test_effects_are_of_the_character_that_is_copied(reader):
+    text, iso = "friday 15 february 2019", "2019-02-15"
+    effect = inside.effects(reader, text, iso, count=4)["mean"]
+    assert effect[3].argmax() == text.index("9") and effect[9].argmax() == text.index("5")
+
+
+def test_every_way_explains_every_character(reader):
+    text, iso = "3 Mar 1987", "1987-03-03"
+    ways = inside.explanations(reader, text, iso)
+    assert len(ways) == 5
+    for share in ways.values():
+        assert share.shape == (11, len(text)) and share.min() >= 0 and share.isfinite().all()
+
+
+def test_it_runs_and_writes_what_it_measured(tmp_path, monkeypatch):
+    monkeypatch.setattr(inside, "translated", lambda sizes: iter(()))  # needs the captions
+    inside.main(["--smoke", "--output", str(tmp_path)])
+    result = json.loads((tmp_path / "inside.json").read_text())
+    kinds = [row["experiment"] for row in result["rows"]]
+    assert result["smoke"] and kinds == ["explanations", "pruning"]
+    ways = result["rows"][0]["ways"]
+    assert 0 <= ways["rollout"]["top, mean"]["low"] <= ways["rollout"]["top, mean"]["high"] <= 1
+    assert len(result["rows"][1]["greedy"]) == 25

@@ -1,0 +1,181 @@
+"""What a child process can reach, by each means of isolation; and how grading is stopped."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import forty as class_
+
+from transformer_lab.checking import course_folder
+from transformer_lab.checking.isolation import MEANS, Walls, walls
+from transformer_lab.checking.records import Canary, Judged, Ready, decode, encode
+from transformer_lab.checking.sandbox import PACKAGE
+from transformer_lab.grading import grade as command
+
+PROBE = """
+import json, os, socket
+def works(action):
+    try:
+        action()
+    except OSError:
+        return False
+    return True
+print(json.dumps({
+    "reads": works(lambda: open(SECRET).read()),
+    "writes": works(lambda: open(NEW, "w").write("x")),
+    "changes the course": works(lambda: open(COURSE + "/new", "w")),
+    "connects": works(lambda: socket.create_connection(("127.0.0.1", PORT), 2)),
+    "sees": sum(name.isdigit() for name in os.listdir("/proc")),
+    "user": os.getuid(),
+    "solutions": os.path.exists(COURSE + "/solutions") or os.path.exists(COURSE + "/tests/answers"),
+    "may write": works(lambda: open("/tmp/mine", "w").write("x")),
+}))
+"""
+
+
+def probe(around: Walls, secret: Path) -> dict:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        values = {
+            "SECRET": str(secret),
+            "NEW": str(secret.with_name("new")),
+            "COURSE": os.path.dirname(os.path.dirname(around.checks(Path("x")).parent)),
+            "PORT": server.getsockname()[1],
+        }
+        head = "\n".join(f"{name} = {value!r}" for name, value in values.items())
+        child = around.start(("-c", head + PROBE))
+        output, _ = child.process.communicate(timeout=120)
+        child.kill()
+    return json.loads(output)
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize("means", ["bubblewrap", "unshare"])
+def test_behind_the_walls_there_is_nothing_to_reach(tmp_path, means):
+    secret = tmp_path / "secret"
+    secret.write_text("theirs")
+    try:
+        with walls(course_folder(), PACKAGE, [], 2**30, means) as around:
+            found = probe(around, secret)
+    except ValueError:
+        pytest.skip(f"{means} does not work here")
+    assert found.pop("sees") <= 4
+    assert (found.pop("user") != 0) or os.getuid() != 0
+    assert found.pop("may write")
+    assert not any(found.values())
+    assert not secret.with_name("new").exists()
+
+
+@pytest.mark.serial
+def test_without_walls_it_is_said_loudly_and_the_teachers_files_are_refused(tmp_path, capsys):
+    solution = course_folder() / "solutions" / f"{class_.LESSON}.ipynb"
+    text = class_.attend(f"open({str(solution)!r}).read()\n    return values[0]")
+    class_.write(tmp_path / "in", {"anna": class_.one(text)})
+    command.grade(tmp_path / "in", ["02"], tmp_path / "out", isolation="none", jobs=1)
+    assert "NO ISOLATION" in capsys.readouterr().err
+    assert "NO ISOLATION" in (tmp_path / "out" / "class.html").read_text("utf-8")
+    rows = json.loads((tmp_path / "out" / "marks.json").read_text("utf-8"))["rows"]
+    assert all("no isolation" in row["flags"] for row in rows)
+    assert "wanted the teacher's files" in rows[2]["flags"] and rows[2]["state"] == "wrong"
+    assert "may not use the teacher's files" in rows[2]["message"]
+
+
+def test_what_does_not_work_is_not_taken(monkeypatch):
+    real = shutil.which
+    monkeypatch.setattr(
+        shutil, "which", lambda name: None if name in ("bwrap", "unshare") else real(name)
+    )
+    with walls(course_folder(), PACKAGE, [], 2**30) as around:
+        assert around.means == "none" and "NO ISOLATION" in around.warning
+    for means in MEANS[:2]:
+        with (
+            pytest.raises(ValueError, match=f"{means} does not work"),
+            walls(course_folder(), PACKAGE, [], 2**30, means),
+        ):
+            pass
+
+
+@pytest.mark.serial
+def test_a_grading_that_was_stopped_leaves_nobody_and_goes_on(tmp_path):
+    loop = class_.attend("while True: pass")
+    hand_ins = {"anna": class_.one(json.dumps(class_.solved())), "zoe": class_.one(loop)}
+    class_.write(tmp_path / "in", hand_ins)
+    line = [
+        sys.executable,
+        "-m",
+        "transformer_lab",
+        "grade",
+        str(tmp_path / "in"),
+        "--lesson",
+        "02",
+    ]
+    line += ["--output", str(tmp_path / "out"), "--jobs", "1", "--seconds", "300"]
+    first = subprocess.Popen(line, stderr=subprocess.PIPE)
+    marks = tmp_path / "out" / "marks.json"
+    while not marks.exists() and first.poll() is None:
+        time.sleep(0.2)
+    time.sleep(1)
+    family = psutil.Process(first.pid).children(recursive=True)
+    first.send_signal(signal.SIGINT)
+    _, errors = first.communicate(timeout=120)
+    assert first.returncode == 130 and b"goes on" in errors
+    assert family and not any(each.is_running() for each in family)
+    (kept,) = json.loads(marks.read_text("utf-8"))["kept"]
+    shutil.copyfile(tmp_path / "in" / "anna" / f"{class_.LESSON}.ipynb", tmp_path / "x")
+    shutil.move(tmp_path / "x", tmp_path / "in" / "zoe" / f"{class_.LESSON}.ipynb")
+    before = json.loads(marks.read_text("utf-8"))["kept"][kept]
+    assert command.grade(tmp_path / "in", ["02"], tmp_path / "out", seconds=300) == 0
+    after = json.loads(marks.read_text("utf-8"))
+    assert after["kept"][kept] == before  # with the same seconds: it was not graded again
+    assert [row["state"] for row in after["rows"]] == ["passed"] * 12
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"lessons": ["77"]}, "there is no lesson '77'"),
+        ({"jobs": 0}, "jobs must be at least 1"),
+        ({"seconds": 0}, "seconds must be"),
+        ({"memory": 0.1}, "memory must be"),
+    ],
+)
+def test_a_bad_argument_is_a_value_error(tmp_path, arguments, words):
+    (tmp_path / "anna").mkdir()
+    with pytest.raises(ValueError, match=words):
+        command.grade(tmp_path, **{"lessons": ["02"], "output": tmp_path / "out"} | arguments)
+
+
+# ---- Records
+
+
+@pytest.mark.parametrize("record", [Ready(), Judged(1, "passed", "", "x"), Canary(0, True, ["a"])])
+def test_a_record_comes_back_as_it_was(record):
+    assert decode(encode(record, "token"), "token") == record
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"{}",
+        b"[1]",
+        b"\xff",
+        b'{"token": "token", "kind": "End", "more": 1}',
+        b'{"token": "token", "kind": "Started", "task": true}',
+        b'{"token": "token", "kind": "Nothing"}',
+        encode(Ready(), "another"),
+    ],
+)
+def test_what_is_no_record_is_refused(line):
+    with pytest.raises(ValueError, match="this is no"):
+        decode(line, "token")

@@ -1,0 +1,279 @@
+"""Whose notebook is which lesson: the usual shapes of a folder of submissions.
+
+    submissions/STUDENT/02_scaled_dot_product_attention.ipynb       a folder for each student
+    submissions/STUDENT_02_scaled_dot_product_attention.ipynb       flat
+    submitted/STUDENT/ASSIGNMENT/NOTEBOOK.ipynb                     nbgrader
+    submissions/Student Name_123_assignsubmission_file_/….ipynb     Moodle, and the same flat
+    submissions/namestudent_LATE_123_456_….ipynb                    Canvas
+
+A notebook is recognised by what it contains; its name serves only where it cannot be read.
+"""
+
+import ast
+import hashlib
+import os
+import re
+import stat
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from transformer_lab.checking.notebooks import parse_cell, read_cells
+
+LARGEST = 20 * 2**20  # bytes; a notebook without pictures has some hundred thousand
+DEEPEST = 6  # folders
+UNREADABLE = "unreadable"
+MOODLE = re.compile(
+    r"^(?P<student>.+?)_\d+_assignsubmission_(?:file|onlinetext)(?:_(?P<file>.*))?$"
+)
+CANVAS = re.compile(r"^(?P<student>[^_]+?)(?:_LATE)?_\d+_\d+_(?P<file>.+)$")
+COPY = re.compile(r"( ?\(\d+\)|[ -]copy\d*|-\d+| - copy)+$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A lesson that is graded: its name as "02_…", its tasks' names, the first line of its text."""
+
+    name: str
+    names: tuple[str, ...]
+    title: str
+
+
+@dataclass
+class Submission:
+    """What a student has handed in for a lesson; `problem` says why there is nothing to run."""
+
+    student: str
+    lesson: str
+    path: Path | None = None
+    cells: list[tuple[str, str]] = field(default_factory=list)
+    problem: str = ""
+    flags: list[str] = field(default_factory=list)
+    digest: str = ""
+
+
+@dataclass
+class _File:
+    path: Path
+    student: str
+    stem: str  # without the student's name, so far as it was recognised
+    lesson: str | None = None
+    cells: list[tuple[str, str]] = field(default_factory=list)
+    problem: str = ""
+    digest: str = ""
+
+
+def find_submissions(
+    folder: Path, lessons: Sequence[Lesson], leave_out: Sequence[Path] = ()
+) -> tuple[list[Submission], list[str]]:
+    """Return a submission for each student and lesson, and what was found beside them.
+
+    Raises `ValueError` if there is no student in the folder.
+    """
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is not a folder of submissions")
+    root = folder / "submitted" if (folder / "submitted").is_dir() else folder
+    files: dict[str, list[_File]] = defaultdict(list)
+    for path, student, stem in _walk(root, lessons, leave_out):
+        found = files[student]
+        if path is not None:
+            found.append(_read(_File(path, student, stem), lessons))
+    if not files:
+        raise ValueError(f"{folder} holds no submission: neither a folder nor a notebook")
+    shown, notes = _shown_names(files), []
+    submissions = []
+    for student in sorted(files, key=lambda each: shown[each][0]):
+        name, flags = shown[student]
+        mine, odd = _of_student(name, files[student], lessons, root)
+        for each in mine:
+            each.flags = flags + each.flags + odd
+        submissions += mine
+        notes += [f"{name}: {note}" for note in odd]
+    return submissions, notes
+
+
+def _walk(
+    root: Path, lessons: Sequence[Lesson], leave_out: Sequence[Path]
+) -> Iterator[tuple[Path | None, str, str]]:
+    """Yield (notebook, student, rest of its name); (None, student, "") for a student's folder."""
+    hidden = {each.resolve() for each in leave_out}
+    for entry in sorted(os.scandir(root), key=lambda each: each.name):
+        path = Path(entry.path)
+        if entry.name.startswith((".", "__")) or path.resolve() in hidden:
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            student = _student_of_folder(entry.name)
+            yield None, student, ""
+            for file in _notebooks_in(path):
+                yield file, student, file.stem
+        elif entry.is_symlink() or path.suffix == ".ipynb":
+            yield path, *_student_of_file(path.stem, lessons)
+
+
+def _notebooks_in(folder: Path, depth: int = 0) -> Iterator[Path]:
+    for entry in sorted(os.scandir(folder), key=lambda each: each.name):
+        if entry.name.startswith("."):  # .ipynb_checkpoints
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            if depth < DEEPEST:
+                yield from _notebooks_in(Path(entry.path), depth + 1)
+        elif entry.is_symlink() or entry.name.endswith(".ipynb"):
+            yield Path(entry.path)
+
+
+def _student_of_folder(name: str) -> str:
+    moodle = MOODLE.match(name)
+    return moodle["student"] if moodle else name
+
+
+def _student_of_file(stem: str, lessons: Sequence[Lesson]) -> tuple[str, str]:
+    """Return the student and the rest of a flat file's name."""
+    if found := MOODLE.match(stem) or CANVAS.match(stem):
+        return found["student"], found["file"] or ""
+    bare = COPY.sub("", stem)
+    for lesson in lessons:
+        if lesson.name in bare:
+            before, after = bare.split(lesson.name, 1)
+            return (before + after).strip(" _-.") or stem, lesson.name
+    return stem, stem
+
+
+# ---- What a file contains
+
+
+def _read(file: _File, lessons: Sequence[Lesson]) -> _File:
+    """Fill in what the file contains, or why that cannot be said."""
+    file.lesson = _lesson_by_name(file.stem, lessons)
+    try:
+        about = file.path.lstat()
+        if stat.S_ISLNK(about.st_mode):
+            file.problem = "a symbolic link, which is not followed"
+        elif not stat.S_ISREG(about.st_mode):
+            file.problem = "not a file"
+        elif about.st_size > LARGEST:
+            file.problem = f"too large: {about.st_size / 1e6:.0f} MB"
+        elif about.st_size == 0:
+            file.problem = "empty"
+        else:
+            file.digest = hashlib.sha256(file.path.read_bytes()).hexdigest()
+            file.cells = read_cells(file.path)
+    except OSError as error:
+        file.problem = f"cannot be read: {error.strerror}"
+    except ValueError as error:
+        reason = str(error).removeprefix(str(file.path)).removeprefix(" is ")
+        file.problem = f"damaged: {reason}"[:200]
+    if not file.problem:
+        file.lesson = recognise(file.cells, lessons, file.lesson)
+    return file
+
+
+def _lesson_by_name(stem: str, lessons: Sequence[Lesson]) -> str | None:
+    fitting = [each.name for each in lessons if each.name in stem]
+    fitting += [each.name for each in lessons if re.search(rf"(?<!\d){each.name[:2]}_", stem)]
+    return fitting[0] if fitting else None
+
+
+def recognise(
+    cells: Sequence[tuple[str, str]], lessons: Sequence[Lesson], named: str | None = None
+) -> str | None:
+    """Return the lesson whose title and tasks the cells hold most of; `named` if two are equal."""
+    text = "\n".join(source for kind, source in cells if kind == "markdown")
+    defined = set(definitions(cells))
+    score = {
+        each.name: 2 * (each.title in text) + len(defined & set(each.names)) for each in lessons
+    }
+    best = max(score.values(), default=0)
+    fitting = [name for name, value in score.items() if value == best > 0]
+    return named if named in fitting else next(iter(fitting), None)
+
+
+def definitions(cells: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the names of the functions and classes that cells define, as often as they do."""
+    found = []
+    for kind, source in cells:
+        if kind == "code":
+            try:
+                body = parse_cell(source).body
+            except (SyntaxError, ValueError, MemoryError, RecursionError):
+                continue
+            kinds = ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef
+            found += [each.name for each in body if isinstance(each, kinds)]
+    return found
+
+
+# ---- Which file counts
+
+
+def _of_student(
+    student: str, files: Sequence[_File], lessons: Sequence[Lesson], root: Path
+) -> tuple[list[Submission], list[str]]:
+    """Return the student's submission for each lesson, and what is odd about the files."""
+    odd = [
+        f"{_where(file, root)} is no notebook of these lessons"
+        for file in files
+        if file.lesson is None and not file.problem
+    ]
+    lost = [file for file in files if file.lesson is None and file.problem]
+    submissions = []
+    for lesson in lessons:
+        mine = [file for file in files if file.lesson == lesson.name]
+        if not mine and len(lessons) == 1:
+            mine = lost
+        if mine:
+            submissions.append(_chosen(student, lesson, mine, root))
+        else:
+            submissions.append(Submission(student, lesson.name, problem="no notebook"))
+    if len(lessons) > 1:
+        odd += [f"{_where(file, root)}: {file.problem}" for file in lost]
+    return submissions, odd
+
+
+def _chosen(student: str, lesson: Lesson, files: Sequence[_File], root: Path) -> Submission:
+    """Take the file that can be read and has the right name, else the last copy; report others."""
+
+    def rank(file: _File) -> tuple:
+        return not file.problem, file.path.stem == lesson.name, file.path.name
+
+    *others, taken = sorted(files, key=rank)
+    flags = [f"{_where(file, root)} was not taken" for file in others]
+    if not taken.problem and lesson.name != taken.stem:
+        flags.append(f"{_where(taken, root)} was recognised as {lesson.name}")
+    return Submission(
+        student, lesson.name, taken.path, taken.cells, taken.problem, flags, taken.digest
+    )
+
+
+def _where(file: _File, root: Path) -> str:
+    return visible(str(file.path.relative_to(root)))
+
+
+# ---- Names
+
+
+def visible(text: str) -> str:
+    """Return text with each character that cannot be seen, or cannot be written, as its number."""
+    text = unicodedata.normalize("NFC", text)
+    return "".join(
+        f"\\u{ord(each):04x}"
+        if unicodedata.category(each) in ("Cc", "Cf", "Cs", "Co", "Cn")
+        else each
+        for each in text
+    )
+
+
+def _shown_names(students: Mapping[str, object]) -> dict[str, tuple[str, list[str]]]:
+    """Return for each student a name that differs from all others, and flags about it."""
+    shown, taken = {}, set()
+    for student in sorted(students):
+        name, flags = visible(student).strip() or "(no name)", []
+        if name != unicodedata.normalize("NFC", student):
+            flags.append("invisible characters in the name")
+        base, number = name, 2
+        while name.casefold() in taken:
+            name, number = f"{base} ({number})", number + 1
+            flags = [*flags, "another student has the same name"]
+        taken.add(name.casefold())
+        shown[student] = name, flags
+    return shown
