@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 LESSONS = HERE.parents[1] / "notebooks"
 KEYS = {"question", "answer", "show", "reveal", "code", "notes", "claim", "say"}
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-BOXES = "Say it|To say in an exam|In an exam|For an exam|To be able to say|In short"  # how they begin
+BOXES = "Say it|To say in an exam|In an exam|For an exam|To be able to say|In short"
 SAY = re.compile(rf"^(?:> )?\*\*(?:{BOXES})[^*]*\*\*(.*)$", re.MULTILINE)
 WIDE = 84  # columns; wider text is set smaller
 
