@@ -16,6 +16,7 @@ import tomllib
 from functools import cache
 from html import escape
 from pathlib import Path
+from textwrap import dedent
 
 import mistune
 from latex2mathml.converter import convert
@@ -234,4 +235,4 @@ def code_of(name: str, lesson: Lesson) -> str:
         require(0 < first <= last <= len(lines), f"{lesson.name}: {name} has no lines {span}")
         lines = lines[first - 1 : last]
     lines = [line for line in lines if not line.lstrip().startswith("assert ")]
-    return text_of("\n".join(lines), "code")
+    return text_of(dedent("\n".join(lines)), "code")
