@@ -33,7 +33,8 @@ from pathlib import Path
 
 from handout import write_handout
 
-from transformer_lab.checking.progress import Task, tasks_in
+from transformer_lab.checking.progress import tasks_in
+from transformer_lab.grading.rubric import points_of
 from transformer_lab.support.files import write_atomically
 
 HERE = Path(__file__).resolve().parent
@@ -78,11 +79,6 @@ def exercise(solution: dict, name: str) -> dict:
                 raise ValueError(f"{name}, cell {cell['id']}: BEGIN and END SOLUTION do not pair")
             cell |= {"source": _lines(source), "outputs": [], "execution_count": None}
     return notebook
-
-
-def points_of(task: Task) -> int:
-    """Return what a task is worth: a tenth of its minutes times its difficulty, and at least 1."""
-    return max(1, round(task.minutes * task.difficulty / 10))
 
 
 def for_nbgrader(solution: dict, points: dict[str, int], question: str) -> dict:
@@ -207,7 +203,8 @@ def write_nbgrader(folder: Path, lessons: Collection[str]) -> None:
     for path in chosen:
         if path.stem[:2] not in questions:
             raise ValueError(f"{QUESTIONS.name} has no question ## {path.stem[:2]}")
-        points = {name: points_of(task) for task in tasks_in(path) for name in task.names}
+        tasks = tasks_in(path)
+        points = {name: points_of(path.stem, task.names) for task in tasks for name in task.names}
         made = for_nbgrader(read(path), points, questions[path.stem[:2]].strip())
         write_atomically(folder / "source" / path.stem / path.name, text_of(made).encode())
     write_atomically(folder / SETTINGS.name, SETTINGS.read_bytes())

@@ -14,7 +14,7 @@ SEEDS = range(5)
 TOY = {"steps": 4, "checkpoint_every": 1, "d_model": 8, "num_heads": 1, "num_decoder_layers": 1}
 MONTHS = "january february march april may june july august september october november december"
 
-lesson = partial(lesson_code, "00", "SETTINGS", "changed_by_weekday", "right_parts")
+lesson = partial(lesson_code, "00", "SETTINGS", "changed_answers", "right_parts")
 
 
 def parts(code: dict, pairs: list, answers: list[str]) -> dict:
