@@ -16,6 +16,7 @@ import tomllib
 from functools import cache
 from html import escape
 from pathlib import Path
+from textwrap import dedent
 
 import mistune
 from latex2mathml.converter import convert
@@ -26,7 +27,7 @@ HERE = Path(__file__).parent
 LESSONS = HERE.parents[1] / "notebooks"
 KEYS = {"question", "answer", "show", "reveal", "code", "notes", "claim", "say"}
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-BOXES = "Say it|To say in an exam|In an exam|For an exam|To be able to say"  # how they begin
+BOXES = "Say it|To say in an exam|In an exam|For an exam|To be able to say|In short"
 SAY = re.compile(rf"^(?:> )?\*\*(?:{BOXES})[^*]*\*\*(.*)$", re.MULTILINE)
 WIDE = 84  # columns; wider text is set smaller
 
@@ -82,7 +83,7 @@ class Lesson:
         return row[1], row[2]
 
     def section(self, title: str) -> str:
-        """What stands under a heading, up to the next one."""
+        """What stands under a heading (a regular expression), up to the next one."""
         found = re.search(rf"^## {title}$\n(.*?)(?=^#|\Z)", self.prose, re.MULTILINE | re.DOTALL)
         require(found is not None, f"{self.name} has no section {title!r}")
         return found[1].strip()
@@ -150,8 +151,8 @@ def first_slide(title: str, lesson: Lesson) -> str:
 
 
 def last_slide(lesson: Lesson) -> str:
-    summary = lesson.section("Summary in five lines").split("\n\n")[0]
-    return f'<h2>Five lines to keep</h2>\n<div class="answer">{markdown(summary)}</div>'
+    summary = lesson.section("Summary(?: in five lines)?").split("\n\n")[0]
+    return f'<h2>To keep</h2>\n<div class="answer">{markdown(summary)}</div>'
 
 
 def slide(entry: dict, lesson: Lesson) -> str:
@@ -234,4 +235,4 @@ def code_of(name: str, lesson: Lesson) -> str:
         require(0 < first <= last <= len(lines), f"{lesson.name}: {name} has no lines {span}")
         lines = lines[first - 1 : last]
     lines = [line for line in lines if not line.lstrip().startswith("assert ")]
-    return text_of("\n".join(lines), "code")
+    return text_of(dedent("\n".join(lines)), "code")

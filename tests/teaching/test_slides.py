@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import tomllib
+from types import SimpleNamespace
 
 import pytest
 
@@ -45,3 +46,8 @@ def test_what_no_longer_fits_the_lesson_is_refused(change, words):
     with pytest.raises(ValueError) as caught:
         deck.slide(GOOD | change, LESSON)
     assert words in str(caught.value)
+
+
+def test_lines_from_within_a_function_lose_their_margin_and_asserts():
+    lesson = SimpleNamespace(name="one", source=lambda name: "if a:\n    b\n    assert b\n    c")
+    assert deck.code_of("cell:2-4", lesson) == '<pre class="code">b\nc</pre>'
