@@ -110,17 +110,14 @@ def test_a_grading_that_was_stopped_leaves_nobody_and_goes_on(tmp_path):
     loop = class_.attend("while True: pass")
     hand_ins = {"anna": class_.one(json.dumps(class_.solved())), "zoe": class_.one(loop)}
     class_.write(tmp_path / "in", hand_ins)
-    line = [
-        sys.executable,
-        "-m",
-        "transformer_lab",
-        "grade",
-        str(tmp_path / "in"),
-        "--lesson",
-        "02",
-    ]
+    line = [sys.executable, "-m", "transformer_lab", "grade", str(tmp_path / "in"), "--lesson=02"]
     line += ["--output", str(tmp_path / "out"), "--jobs", "1", "--seconds", "300"]
-    first = subprocess.Popen(line, stderr=subprocess.PIPE)
+    # A process that a shell starts in the background ignores SIGINT, and so do its children.
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        first = subprocess.Popen(line, stderr=subprocess.PIPE)
+    finally:
+        signal.signal(signal.SIGINT, before)
     marks = tmp_path / "out" / "marks.json"
     while not marks.exists() and first.poll() is None:
         time.sleep(0.2)
