@@ -196,9 +196,10 @@ def test_what_a_lesson_needs_is_measured_in_its_kernel(tmp_path, monkeypatch):
 
 @pytest.mark.teaching
 @pytest.mark.timeout(3600)
-def test_all_lessons_at_once_do_not_fail(tmp_path):
-    """As many students as there are lessons, each in another one, on the cores of this machine."""
-    names = sorted(path.name for path in hub.LESSONS.glob("[0-9][0-9]_*.ipynb"))
-    runs = {name: hub.start(hub.make_home(tmp_path / name[:2]) / name) for name in names}
+def test_ten_lessons_at_once_do_not_fail(tmp_path):
+    """Ten students, each in another lesson and with one thread, on the cores of this machine."""
+    names = sorted(path.name for path in hub.LESSONS.glob("[0-9][0-9]_*.ipynb"))[:10]
+    homes = {name: hub.make_home(tmp_path / name[:2]) for name in names}
+    runs = {name: hub.start(homes[name] / name, threads=1) for name in names}
     errors = {name: run.communicate()[1] for name, run in runs.items()}
     assert {name: errors[name] for name, run in runs.items() if run.returncode} == {}
