@@ -6,6 +6,7 @@ A submission is the exercise with its bodies filled in from the solutions, and s
 import copy
 import json
 import os
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,6 +107,8 @@ def forty(outside: Path, port: int) -> dict[str, HandIn]:
     `outside` is a folder that they try to read and to change, `port` one of this computer that
     they try to reach.
     """
+    # What a learner writes among the temporary files is not reported; a course may lie there.
+    in_temporary_files = course_folder().is_relative_to(tempfile.gettempdir())
     other = outside / "other" / f"{LESSON}.ipynb"
     solution = course_folder() / "solutions" / f"{LESSON}.ipynb"
     altered_until = {0: ALTERED, 1: ALTERED, 2: ALTERED}
@@ -162,7 +165,7 @@ def forty(outside: Path, port: int) -> dict[str, HandIn]:
             "outside": one(
                 attend(f"open({str(course_folder() / 'new')!r}, 'w').write('!')\n    {RIGHT}"),
                 {2: WRONG},
-                "wanted files outside",
+                *([] if in_temporary_files else ["wanted files outside"]),
             ),
             "reads solutions": one(
                 instead(
