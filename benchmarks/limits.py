@@ -28,7 +28,7 @@ KINDS = {
     "products of matrices": ("mm", "addmm", "bmm", "baddbmm"),
     "attention": ("flash_attention", "softmax"),
     "LayerNorm": ("layer_norm",),
-    "dropout": ("random", "bernoulli", "div_", "mul", "ge"),
+    "dropout, scaling": ("random", "bernoulli", "div_", "mul", "ge"),
     "Adam": ("adamw",),
     "look-ups and copies": ("embedding", "index", "copy", "cat", "slice", "gather", "scatter"),
 }

@@ -18,7 +18,7 @@ from transformer_lab.runs import METRICS, load_task, score
 from transformer_lab.support.files import read_json
 
 SEEDS = {"dates": (0, 1, 2), "multi30k": (0,), "multi30k-tok": (0, 1, 2)}
-# Text only, test2016, tokenised, lower case, beam 5 (Wu et al., 2021, Table 1).
+# Text only, test2016, tokenised, lower case, beam 5.
 PUBLISHED = {"multi30k-tok": {"name": "Transformer-Tiny", "test2016": 41.02}}
 
 
