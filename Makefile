@@ -21,8 +21,7 @@ test: check ## run every test: lint, package, lessons, exercises, browser
 	    --nbval $(notebooks) tests --ignore=tests/exercises # the check cells of solutions/ run these
 	@$(python) -m pytest -q -m serial tests || [ $$? -eq 5 ] # 5: there is none
 
-test-teaching: setup ## try grading, hand-outs and a hub, in some minutes more (installs nbgrader)
-	@$(python) -m pip install -q -c constraints.txt --no-build-isolation -e ".[teaching]"
+test-teaching: .venv/teaching ## try grading, hand-outs and a hub, in some minutes more (installs nbgrader)
 	@OMP_NUM_THREADS=1 $(python) -m pytest -q -m teaching tests/teaching
 
 check: setup ## lint and format, in seconds
@@ -39,8 +38,8 @@ test-book: .venv/book ## build the book anew; visit every page of it, every slid
 	@$(python) -m pytest -q -m "book or not setup" tests/browser/test_book.py tests/browser/test_page.py \
 	    tests/browser/test_slides.py tests/setup/test_lists.py
 
-.venv/book: pyproject.toml constraints.txt | setup # what the book needs besides, once
-	@$(python) -m pip install -q -c constraints.txt --no-build-isolation -e ".[book]" && touch $@
+.venv/book .venv/teaching: pyproject.toml constraints.txt | setup # what these two need besides, once
+	@$(python) -m pip install -q -c constraints.txt --no-build-isolation -e ".[$(@F)]" && touch $@
 
 setup: ## make .venv, and do nothing if it is up to date (PYTHON=python3.12 chooses one)
 	@PYTHON="$(PYTHON)" sh .setup/setup.sh

@@ -2,7 +2,7 @@
 
 import pytest
 
-pytestmark = [pytest.mark.serial, pytest.mark.timeout(600)]  # a shared machine can be slow
+pytestmark = pytest.mark.timeout(600)  # a shared machine can be slow
 
 NOTEBOOK = "exercises/02_scaled_dot_product_attention.ipynb"
 TASKS = {  # a wrong answer, what is said to it, and a right one

@@ -5,7 +5,7 @@ That every cell runs is what nbval shows; here only those run that a widget need
 
 import pytest
 
-pytestmark = [pytest.mark.serial, pytest.mark.timeout(600)]  # a shared machine can be slow
+pytestmark = pytest.mark.timeout(600)  # a shared machine can be slow
 
 
 def test_lesson_02_runs_and_its_slider_redraws_its_picture(open_notebook):

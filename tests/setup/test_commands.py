@@ -61,7 +61,8 @@ def ci(project, call, add):
 
 def test_ci_runs_the_tests_in_the_project_with_no_input(ci, project, add):
     add("chromium", "")
-    assert ci() == f"make test test-teaching test-book in {project}\ndata: \n"
+    made = ("test", ".venv/teaching .venv/book", "--jobs=2 test-teaching test-book")
+    assert ci() == "".join(f"make {what} in {project}\ndata: \n" for what in made)
 
 
 def test_ci_names_the_shared_data_by_its_whole_path(ci, project, add):

@@ -194,12 +194,18 @@ def test_what_a_lesson_needs_is_measured_in_its_kernel(tmp_path, monkeypatch):
         hub.measure_lesson("00_a.ipynb", threads=2)
 
 
+LONG = ("08", "10")  # each of them trains for as long as the other ten together
+
+
 @pytest.mark.teaching
 @pytest.mark.timeout(3600)
 def test_ten_lessons_at_once_do_not_fail(tmp_path):
     """Ten students, each in another lesson and with one thread, on the cores of this machine."""
-    names = sorted(path.name for path in hub.LESSONS.glob("[0-9][0-9]_*.ipynb"))[:10]
+    names = sorted(path.name for path in hub.LESSONS.glob("[0-9][0-9]_*.ipynb"))
+    names = [name for name in names if name[:2] not in LONG][:10]
     homes = {name: hub.make_home(tmp_path / name[:2]) for name in names}
     runs = {name: hub.start(homes[name] / name, threads=1) for name in names}
+    for run in runs.values():
+        os.setpriority(os.PRIO_PROCESS, run.pid, 10)  # other tests may run beside them
     errors = {name: run.communicate()[1] for name, run in runs.items()}
     assert {name: errors[name] for name, run in runs.items() if run.returncode} == {}
