@@ -103,7 +103,7 @@ TEXTS = {
 
 # What takes long is to start: the checks of each notebook run in a copy of one process.
 RUN_EACH = """
-import os, sys, pytest, transformer_lab
+import os, sys, pytest, torch
 checks, *targets = sys.argv[1:]
 for target in targets:
     if not (copy := os.fork()):
