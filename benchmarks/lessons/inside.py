@@ -33,10 +33,11 @@ from transformer_lab import (
 )
 from transformer_lab.runs import PRETRAINED, encode_pairs, score
 
-LONG = {"seeds": 3, "pruned": 100, "orders": 3, "explained": 100, "variants": 6, "captions": 300}
+LONG = {"seeds": 3, "pruned": 200, "orders": 3, "explained": 100, "variants": 6, "captions": 300}
 SMOKE = {"seeds": 1, "pruned": 8, "orders": 1, "explained": 4, "variants": 1, "captions": 4}
 RESAMPLES = 1000
 SMALLEST = 0.1  # the least effect of a character that makes a digit count as moved
+OF_OTHERS = ("attention, last layer", "attention × norm, last layer")  # asked of other seeds too
 ROWS = [0, 1, 2, 3, 5, 6, 8, 9]  # the digits of an ISO date, among what is predicted
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
@@ -230,7 +231,10 @@ def rollout(encoder: list[Tensor], own: list[Tensor], cross: list[Tensor]) -> Te
 
 @torch.no_grad()
 def by_norm(model: Transformer, batch: Batch, weights: Tensor) -> Tensor:
-    """Return the length of what each source piece adds through the last cross-attention."""
+    """Return the length of what each source piece adds through the last cross-attention.
+
+    Its heads' vectors are added up first: ‖Σ_h w v W_O‖, (Lt, Ls).
+    """
     memory, _ = model.encode(batch.source)
     attention = model.decoder.layers[-1].cross_attention
     values = split_heads(attention.w_v(memory), attention.num_heads)[0]  # (H, Lk, d_v)
@@ -271,14 +275,14 @@ def interval(values: list[list[float]]) -> dict:
 
 def explained(runs: list[Run], seed: int, sizes: dict) -> dict:
     """Return how often each way names the character whose replacement moves a digit most."""
-    run, other = runs[seed], runs[(seed + 1) % len(runs)]
+    run, others = runs[seed], {i: other for i, other in enumerate(runs) if i != seed}
     hits: dict = {}
     moved = {"all": [], "month by name": [], "month in figures": []}
     for text, iso in date_pairs(sizes["explained"], 5, split="test"):
         found = explanations(run, text, iso)
-        found["control: another seed's attention"] = explanations(other, text, iso)[
-            "attention, last layer"
-        ]
+        for i, other in others.items():
+            theirs = explanations(other, text, iso)
+            found |= {f"control: {name}, of seed {i}": theirs[name] for name in OF_OTHERS}
         found["control: how it was written"] = sources_of(text).double()
         named = fields(text)[1][0].isalpha()
         for summary, effect in effects(run, text, iso, sizes["variants"]).items():

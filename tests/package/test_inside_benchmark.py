@@ -82,6 +82,15 @@ def test_every_way_explains_every_character(reader):
         assert share.shape == (11, len(text)) and share.min() >= 0 and share.isfinite().all()
 
 
+def test_another_seed_that_is_the_same_model_explains_as_well_as_the_own_one(reader):
+    ways = inside.explained([reader, reader], 0, inside.SMOKE)["ways"]
+    other = inside.load_run(PRETRAINED / "dates_1")
+    theirs = inside.explained([reader, other], 0, inside.SMOKE)["ways"]
+    for name in inside.OF_OTHERS:
+        assert ways[f"control: {name}, of seed 1"] == ways[name] == theirs[name]
+        assert theirs[f"control: {name}, of seed 1"] != ways[name]
+
+
 def test_it_runs_and_writes_what_it_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(inside, "translated", lambda sizes: iter(()))  # needs the captions
     inside.main(["--smoke", "--output", str(tmp_path)])
