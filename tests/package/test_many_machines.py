@@ -26,14 +26,15 @@ from transformer_lab.training import loop
 from transformer_lab.training.checkpoints import snapshot_path
 
 ROOT = Path(__file__).resolve().parents[2]
-LIMIT = 240  # seconds: no process lives longer, whatever becomes of the test
+LIMIT = 400  # seconds: no process lives longer, whatever becomes of the test
 STEPS, EVERY, CUT = 60, 5, 33
 # The preset "dates" at toy size. Of 499 dates, 83 go into a batch, which two processes cannot share
 # evenly, and one is left over, with which one process has no sentence at all.
 SPLITS = {"train": 499, "val": 20, "test": 10}
 SETTINGS = ["--d-model=16", "--num-heads=2", "--d-ff=16", "--num-encoder-layers=1"]
 SETTINGS += ["--num-decoder-layers=1", f"--steps={STEPS}", f"--checkpoint-every={EVERY}"]
-SETTINGS += ["--adam-epsilon=1e-4"]  # with 1e-9 Adam would not see if all gradients were halved
+# Clipped, or divided by their own size as with 1e-9, gradients could all be halved unnoticed.
+SETTINGS += ["--clip-norm=0", "--adam-epsilon=1e-4"]
 
 
 def train_dates(folder: Path) -> None:
@@ -51,10 +52,10 @@ def train_sharded(folder: Path, results: Path) -> None:
 def forked(work, *arguments) -> int:
     """Do some work in a child that leads a process group of its own; return the child's id."""
     child = os.fork()
+    os.setpgid(child, child or 0)  # by both, so that it is done whoever comes first
     if child:
         return child
     try:
-        os.setpgid(0, 0)
         signal.alarm(LIMIT)
         work(*arguments)
         os._exit(0)
@@ -120,8 +121,9 @@ def main(folder: Path) -> None:
         return running[-1]
 
     def status(child: int) -> int:
+        ended = os.waitpid(child, 0)[1]
         running.remove(child)
-        return os.waitpid(child, 0)[1]
+        return ended
 
     try:
         alone = [
@@ -170,7 +172,7 @@ def test_after_five_steps_two_machines_have_the_weights_of_one_process(folder):
     one, two = (weights(folder / name, EVERY) for name in ("one", "two"))
     assert one.keys() == two.keys()
     for name, tensor in one.items():
-        assert_close(two[name], tensor, rtol=1e-4, atol=1e-5)
+        assert_close(two[name], tensor, rtol=1e-5, atol=1e-6)
 
 
 def test_over_sixty_steps_their_losses_are_the_same(folder):
