@@ -84,7 +84,8 @@ def agent(name: str, port: int, folder: Path) -> None:
 
 
 def work(name: str, folder: str) -> None:
-    """Be the script that torchrun starts: train the dates and, before parting, a sharded model."""
+    """Be the script that torchrun starts: train the dates; then, before parting, the dates again
+    without interruption, and a sharded model."""
     signal.alarm(LIMIT)
     folder, train, take_step = Path(folder), cli.train, loop._take_step
 
@@ -95,12 +96,14 @@ def work(name: str, folder: str) -> None:
             os.killpg(0, signal.SIGKILL)
         return take_step(objective, batch, optimizer, step, config)
 
-    def both(*arguments, **settings):
+    def then_more(*arguments, **settings):
         run = train(*arguments, **settings)
+        loop._take_step = take_step
+        train("dates", folder / "uninterrupted", **settings)
         train_sharded(folder / "sharded", folder / f"{dist.get_rank()}.json")
         return run
 
-    loop._take_step, cli.train = noted, both
+    loop._take_step, cli.train = noted, then_more
     train_dates(folder / "two")
 
 
@@ -183,19 +186,18 @@ def test_over_sixty_steps_their_losses_are_the_same(folder):
     assert [r["step"] for r in one] == [r["step"] for r in two] == [*range(EVERY, STEPS + 1, EVERY)]
     assert [r["tokens"] for r in one] == [r["tokens"] for r in two]
     for name in ("loss", "valid_loss"):
-        assert [r[name] for r in two] == pytest.approx([r[name] for r in one], abs=1e-3)
+        assert [r[name] for r in two] == pytest.approx([r[name] for r in one], abs=1e-4)
     assert two[-1]["loss"] < two[0]["loss"] - 0.5, "it must have learnt something"
 
 
-def test_when_a_machine_is_lost_training_goes_on_from_the_last_checkpoint(folder):
+def test_when_a_machine_is_lost_training_goes_on_from_the_last_checkpoint_as_if_it_were_not(folder):
     last = CUT - CUT % EVERY
     assert steps(folder, "first")[-1] == CUT
     assert steps(folder, "third") == [*range(last + 1, STEPS + 1)]
     assert steps(folder, "second")[last - STEPS :] == steps(folder, "third")
-    one, two = (parameters_of(load_run(folder / name).model) for name in ("one", "two"))
-    differences = torch.cat([(two[name] - one[name]).abs().flatten() for name in one])
-    assert differences.median() < 1e-4
-    names = [{p.name for p in (folder / name).rglob("*")} for name in ("one", "two")]
+    both = [parameters_of(load_run(folder / name).model) for name in ("two", "uninterrupted")]
+    assert all(torch.equal(both[0][name], both[1][name]) for name in both[0])
+    names = [{p.name for p in (folder / name).rglob("*")} for name in ("two", "uninterrupted")]
     assert names[0] == names[1], "something was lost, or left over"
 
 
