@@ -206,8 +206,9 @@ def test_files_of_pairs_go_with_the_preset_pairs(arguments, words, tmp_path, cap
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.serial
-def test_ctrl_c_says_how_to_go_on_and_the_same_command_goes_on(with_few_dates, tmp_path, capsys):
+def test_ctrl_c_says_how_to_go_on_and_the_same_command_goes_on(
+    with_few_dates, without_shape_checks, tmp_path, capsys
+):
     folder = tmp_path / "run"
     command = ["train", "dates", "--output", str(folder), "--checkpoint-every=5", *AS_OPTIONS]
     process = start(with_few_dates, *command, "--steps=100000")
@@ -215,7 +216,7 @@ def test_ctrl_c_says_how_to_go_on_and_the_same_command_goes_on(with_few_dates, t
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=200)
     assert process.returncode == 130
     assert "The same command goes on from the last checkpoint" in errors.splitlines()[-1]
     assert "Traceback" not in errors
@@ -231,16 +232,23 @@ def test_ctrl_c_before_the_first_checkpoint_says_that_it_starts_again(monkeypatc
     assert "no checkpoint yet" in capsys.readouterr().err.splitlines()[-1]
 
 
-@pytest.mark.serial
-def test_under_torchrun_two_processes_train_one_model_and_one_speaks(with_few_dates, tmp_path):
-    folder = tmp_path / "run"
+def test_under_torchrun_two_processes_train_one_model_and_one_speaks(
+    with_few_dates, without_shape_checks, tmp_path
+):
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    settings = ["--steps=4", "--device=cpu", *AS_OPTIONS]
-    process = start(*torchrun, with_few_dates, "train", "dates", f"--output={folder}", *settings)
-    out, errors = process.communicate(timeout=120)
+    settings = ["train", "dates", "--steps=4", "--device=cpu", *AS_OPTIONS]
+    process = start(*torchrun, with_few_dates, *settings, f"--output={tmp_path / 'two'}")
+    try:
+        out, errors = process.communicate(timeout=300)
+    finally:
+        process.terminate()  # it ends its processes; killed, it would leave them
     assert process.returncode == 0, errors
     assert out.count("exactly right") == errors.count("reading the data") == 1
-    assert load_run(folder).model.config.d_model == 16
+    assert load_run(tmp_path / "two").model.config.d_model == 16
+    assert cli.main([*settings, f"--output={tmp_path / 'one'}"]) == 0
+    one, two = (json.loads((tmp_path / n / "history.json").read_text()) for n in ("one", "two"))
+    for name in ("loss", "valid_loss"):
+        assert two[-1][name] == pytest.approx(one[-1][name], rel=1e-5)
 
 
 # ---- Translating

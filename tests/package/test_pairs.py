@@ -4,10 +4,6 @@ import gzip
 import os
 import random
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -341,36 +337,3 @@ def test_what_is_given_counts_more_than_what_fits(whole, file, tmp_path):
     given = SHORT | {"steps": 1, "source_vocab_size": size, "target_vocab_size": size}
     run = train("pairs", tmp_path / "run", data=file, progress=False, **given)
     assert run.tokenizer.vocab_size == size and run.model.config.d_model == 16
-
-
-@pytest.mark.serial
-def test_killed_at_work_a_run_goes_on_to_the_same_weights(file, tmp_path):
-    command = [sys.executable, "-m", "transformer_lab", "train", "pairs", "--data", file]
-    settings = SHORT | {"steps": 60, "checkpoint_every": 5}
-    options = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    killed = tmp_path / "killed"
-    process = subprocess.Popen(
-        [*command, "--output", killed, "--device=cpu", *options],
-        env=environment,
-        stderr=subprocess.DEVNULL,
-    )
-    while not (killed / STATE).exists():
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (killed / "metrics.json").exists(), "it was killed at work"
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # as above: another number of threads rounds in another way
-    try:
-        file.unlink()  # the run has all that it needs
-        train("pairs", killed, device="cpu", progress=False, **settings)
-        file.write_text(text_of(NUMBERS))
-        train("pairs", tmp_path / "whole", data=file, device="cpu", progress=False, **settings)
-    finally:
-        torch.set_num_threads(threads)
-    ours, theirs = (
-        read_tensors(f / "weights.safetensors")[0] for f in (killed, tmp_path / "whole")
-    )
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)

@@ -1,10 +1,7 @@
-"""Training: the loss goes down, an interrupted run goes on exactly, two processes are as one."""
+"""Training: the loss goes down, an interrupted run goes on exactly, nothing else is touched."""
 
-import json
 import os
 import random
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,8 +35,6 @@ from transformer_lab.model import parameters_of
 from transformer_lab.support.files import read_tensors
 from transformer_lab.training import STATE, loop
 from transformer_lab.training.checkpoints import identity_of, load_state
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def copying_pairs(count: int, seed: int = 0) -> list[tuple[list[int], list[int]]]:
@@ -460,40 +455,15 @@ def test_the_preset_for_a_gpu_trains_on_a_cpu_at_toy_size(
     assert losses(sizes, config, pairs) == pytest.approx(eager, rel=0.01)
 
 
-# A preset and a task so small that a process trains them in a moment. A target has 12 tokens, so
-# there are batches of three sentences, which two processes cannot share evenly, and of one, which
-# leaves a process without any.
-TOY_TASK = """
-import transformer_lab.runs as runs
-from transformer_lab.config import ModelConfig, TrainConfig
-from transformer_lab.presets import PRESETS, Preset
-
-def toy_task(data, seed=0):
+def tiny_train(folder: Path) -> None:
+    """Train a few dates through `train`, in a moment."""
     pairs = [(f"{d}/{m}/1990", f"1990-{m:02}-{d:02}") for d in range(1, 8) for m in (1, 10)]
-    return {"train": pairs[:10], "val": pairs[10:12], "test": pairs[12:]}
-
-runs.load_task = toy_task
-PRESETS["dates"] = Preset(
-    data="dates",
-    model=ModelConfig(
-        source_vocab_size=40, target_vocab_size=40, d_model=8, num_heads=2, d_ff=12,
-        num_encoder_layers=1, num_decoder_layers=1, dropout=0.0, max_length=32,
-    ),
-    training=TrainConfig(
-        steps=8, max_tokens=36, warmup=4, checkpoint_every=4, average=2, clip_norm=0.5,
-        adam_epsilon=1e-4,  # Adam's 1e-9 would turn the rounding of a tiny gradient into a step
-    ),
-)
-"""
-
-
-def tiny_train(folder: Path, **settings):
-    """Train the toy task through `train`, and leave the presets as they were."""
+    sizes, config = toy(PRESETS["dates"])
+    preset = Preset(data="dates", model=replace(sizes, max_length=32), training=config)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "load_task", runs.load_task)
-        patch.setitem(PRESETS, "dates", PRESETS["dates"])
-        exec(TOY_TASK, {})
-        return train("dates", folder, progress=False, device="cpu", **settings)
+        splits = {"train": pairs[:10], "val": pairs[10:12], "test": pairs[12:]}
+        patch.setattr(runs, "load_task", lambda *_: splits)
+        train(preset, folder, progress=False, device="cpu")
 
 
 # --------------------------------------------------------------------------------------- randomness
@@ -510,49 +480,6 @@ def test_the_callers_random_numbers_stay_as_they_were(tiny, tmp_path, without_sh
     assert torch.equal(torch.random.get_rng_state(), states[0])
     assert random.getstate() == states[1]
     assert np.random.get_state()[1].tolist() == states[2]
-
-
-# ------------------------------------------------------------------------------------ two processes
-
-
-@pytest.mark.serial
-def test_two_processes_train_as_one_does(tmp_path):
-    """Really started, by torchrun, through the command line."""
-    script = tmp_path / "script.py"
-    script.write_text(
-        TOY_TASK
-        + """
-import sys
-from transformer_lab.cli import main
-sys.exit(main(["train", "dates", "--output", sys.argv[1], "--device", "cpu"]))
-"""
-    )
-    command = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    torchrun = subprocess.Popen(
-        [sys.executable, "-m", *command, str(script), str(tmp_path / "two")],
-        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-    )
-    try:
-        errors = torchrun.communicate(timeout=200)[1]
-    finally:
-        torchrun.terminate()  # it ends its processes; killed, it would leave them
-    assert torchrun.returncode == 0, errors[-3000:]
-    one, two = tiny_train(tmp_path / "one"), load_run(tmp_path / "two")
-    for name, parameter in parameters_of(one.model).items():
-        assert_close(parameters_of(two.model)[name], parameter, rtol=1e-3, atol=1e-5)
-    histories = [read_history(tmp_path / name) for name in ("one", "two")]
-    assert [r["step"] for r in histories[0]] == [r["step"] for r in histories[1]] == [4, 8]
-    assert [r["tokens"] for r in histories[0]] == [r["tokens"] for r in histories[1]]
-    for mine, other in zip(*histories, strict=True):
-        assert mine["loss"] == pytest.approx(other["loss"], rel=1e-4)
-        assert mine["valid_loss"] == pytest.approx(other["valid_loss"], rel=1e-4)
-
-
-def read_history(folder: Path) -> list[dict]:
-    return json.loads((folder / "history.json").read_text())
 
 
 # ------------------------------------------------------------------------- faults found by reading

@@ -130,8 +130,8 @@ def average_checkpoints(checkpoints: Sequence[dict[str, Tensor]]) -> dict[str, T
 
     Raises `ValueError` if there are none, or if their names or shapes differ.
     """
-    listed = isinstance(checkpoints, list) and len(checkpoints) > 0
-    require(listed, f"checkpoints must be a list, at least one, got {checkpoints!r:.60}")
+    if not isinstance(checkpoints, list) or not checkpoints:  # to print them takes its time
+        raise ValueError(f"checkpoints must be a list, at least one, got {checkpoints!r:.60}")
     for i, checkpoint in enumerate(checkpoints):
         require_type(checkpoint, dict, f"checkpoint {i}")
     for name, tensor in checkpoints[0].items():
