@@ -52,8 +52,8 @@ def timetable(week: int) -> str:
     lines, end = ["| until min | what | min |", "|---|---|---|"], 0
     for name, minutes in rows:
         end = None if end is None or minutes is None else end + minutes
-        shown = ("–" if number is None else str(number) for number in (end, minutes))
-        lines.append("| {} | {} | {} |".format(next(shown), name, next(shown)))
+        until, takes = ("–" if number is None else number for number in (end, minutes))
+        lines.append(f"| {until} | {name} | {takes} |")
     if end is not None and end > LAB:
         raise ValueError(f"the lab of week {week} takes {end} minutes, at most {LAB}")
     home = [f"{name} ({minutes or '–'})" for name, minutes in plan.work(week, "home")]

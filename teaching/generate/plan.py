@@ -35,7 +35,9 @@ def lessons_of(week: int) -> list[str]:
 def work(week: int, column: str) -> list[tuple[str, int | None]]:
     """Return what the lab or the home of a week holds, with its minutes, None if still to come."""
     cell = SUM.split(row(week)[column])[0].strip(" ·")
-    there = {name: task for n in lessons_of(week) for task in tasks().get(n, []) for name in task.names}
+    there = {
+        name: task for n in lessons_of(week) for task in tasks().get(n, []) for name in task.names
+    }
     found = {}
     for part in re.split(r", (?=`)|, (?=[^`]*\(\d+ min\))", cell):
         if given := re.fullmatch(r"(.*) \((\d+) min\)", part):

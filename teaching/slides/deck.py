@@ -131,6 +131,7 @@ TEMPLATE = """<!doctype html>
 <button type="button" id="back">← back</button>
 <button type="button" id="next">next →</button>
 <button type="button" id="notes" aria-pressed="false">notes (N)</button>
+<button type="button" id="speaker">notes in a window (S)</button>
 <button type="button" id="print">print (P)</button>
 </nav>
 <script src="slides.js"></script>

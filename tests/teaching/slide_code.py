@@ -7,7 +7,6 @@ import re
 import tokenize
 
 from teaching.generate.course import ROOT
-from teaching.slides import deck
 
 BODY = re.compile(r"### BEGIN SOLUTION\n(.*?)### END SOLUTION", re.DOTALL)
 SHORT = 8  # tokens; a line such as `return weights @ value` is anybody's
