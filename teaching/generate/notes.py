@@ -5,12 +5,14 @@ first plan. A row of the lecture names its slides, as `2–6, 9`, or `04: 2–5;
 has two lessons; what no row names is listed under the table.
 """
 
+import functools
+import json
 import re
 import tomllib
 from pathlib import Path
 
 from teaching.generate import plan
-from teaching.generate.course import TEACHING, lessons
+from teaching.generate.course import ROOT, TEACHING, lessons
 
 MARK = "\n<!-- links: made by python teaching/make.py -->\n"
 PLACE = re.compile(r"\[(\d\d) ([^\]]+)\](?![(:])")
@@ -84,6 +86,32 @@ def slides_of(cell: str, of: list[str]) -> list[tuple[str, int]]:
             found += [(lesson, n) for n in range(int(first), int(last or first) + 1)]
     if missing := [slide for slide in found if not 0 < slide[1] <= count(slide[0])]:
         raise ValueError(f"no slide {missing[0][1]} of lesson {missing[0][0]}")
+    return found
+
+
+def sections(lesson: str, number: int) -> set[str]:
+    """Return the anchors of all headings under which the cells of a slide stand."""
+    content = tomllib.loads((TEACHING / "slides" / f"{lesson}.toml").read_text("utf-8"))
+    if not 1 < number < count(lesson):
+        return set()
+    above = headings(content["lesson"])
+    keys = ("show", "reveal", "code", "notes")
+    entry = content["slide"][number - 2]
+    return {a for key in keys for cell in entry.get(key, []) for a in above[cell.split(":")[0]]}
+
+
+@functools.cache
+def headings(stem: str) -> dict[str, set[str]]:
+    """Return for each cell of a lesson the anchors of the headings that hold it."""
+    cells = json.loads((ROOT / "notebooks" / f"{stem}.ipynb").read_text("utf-8"))["cells"]
+    found, path = {}, {}
+    for cell in cells:
+        found[cell["id"]] = set(path.values())
+        if cell["cell_type"] == "markdown":
+            for marks, title in re.findall(r"^(#+) +(.+?) *$", "".join(cell["source"]), re.M):
+                path = {level: a for level, a in path.items() if level < len(marks)}
+                path[len(marks)] = title.replace(" ", "-")
+        found[cell["id"]] |= set(path.values())
     return found
 
 
