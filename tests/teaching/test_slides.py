@@ -72,4 +72,4 @@ def test_what_no_longer_fits_the_lesson_is_refused(change, words):
 
 def test_lines_from_within_a_function_lose_their_margin_and_asserts():
     lesson = SimpleNamespace(name="one", source=lambda name: "if a:\n    b\n    assert b\n    c")
-    assert deck.code_of("cell:2-4", lesson) == '<pre class="code">b\nc</pre>'
+    assert deck.code_of("cell:2-4", lesson) == '<pre class="code large">b\nc</pre>'
