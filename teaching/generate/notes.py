@@ -47,8 +47,9 @@ def timetable(week: int) -> str:
     """Return when each task of the lab ends; `ValueError` for a lab that is too long."""
     rows = []
     for name, minutes in plan.work(week, "lab"):
-        rows.append((name, minutes))
-        if name.startswith("`predicted_"):
+        paper = name.startswith("`predicted_")
+        rows.append((f"{name}, on paper" if paper else name, minutes))
+        if paper:
             rows.append(("the sheets compared, then `check`", COMPARE))
     rows.append(("save; `transformer-lab progress`; what goes home", COLLECT))
     lines, end = ["| until min | what | min |", "|---|---|---|"], 0
