@@ -17,21 +17,35 @@ from transformer_lab.support.files import write_atomically
 
 ROOT = Path(__file__).resolve().parents[1]
 README = Path(__file__).with_suffix(".md")
-FOLDER = "transformer-lab"
+FOLDER = "transformer-lab"  # of the whole course; of some lessons, folder_of
 DATE = (2017, 6, 12, 0, 0, 0)  # for all files: the same course gives the same bytes
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s:#]+)(?:#[^)\s]*)?\)")
 
 
 def write_handout(out: Path, exercises: Mapping[str, str], lessons: Collection[str]) -> None:
     """Write the zip, whole or not at all; `exercises` are texts of notebooks by file name."""
-    files = handout(exercises, lessons)
+    files, folder = handout(exercises, lessons), folder_of(lessons)
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(files):
-            entry = zipfile.ZipInfo(f"{FOLDER}/{name}", DATE)
+            entry = zipfile.ZipInfo(f"{folder}/{name}", DATE)
             entry.external_attr, entry.compress_type = 0o644 << 16, zipfile.ZIP_DEFLATED
             archive.writestr(entry, files[name])
     write_atomically(out, content.getvalue())
+
+
+def folder_of(lessons: Collection[str]) -> str:
+    """Return the folder in the zip, as transformer-lab-00-03.
+
+    Each zip of a term has its own, so that what a student has written in the last one is not
+    overwritten by the same exercise, unwritten.
+    """
+    if set(lessons) >= {path.name[:2] for path in _of(["[0-9][0-9]"], "notebooks/{}_*.ipynb")}:
+        return FOLDER
+    numbers = sorted(lessons)
+    if len(numbers) > 1 and int(numbers[-1]) - int(numbers[0]) == len(numbers) - 1:
+        numbers = [f"{numbers[0]}-{numbers[-1]}"]
+    return f"{FOLDER}-{'+'.join(numbers)}"
 
 
 def handout(exercises: Mapping[str, str], lessons: Collection[str]) -> dict[str, bytes]:

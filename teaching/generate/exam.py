@@ -1,5 +1,9 @@
-"""The examination: forty questions to choose from, and the key. Numbers on paper come by seed."""
+"""The examination: forty questions to choose from, and the key. Numbers on paper come by seed.
 
+They are other numbers than those of the worksheets of the same seed, which the class has seen.
+"""
+
+import itertools
 import tomllib
 from pathlib import Path
 
@@ -28,11 +32,18 @@ def questions(seed: int = SEED) -> dict[str, list[Question]]:
     """Return the questions of each room."""
     written = tomllib.loads((HERE / "questions.toml").read_text("utf-8"))
     return {
-        "paper": [paper.make(name, seed) for name in PAPER],
+        "paper": [unlike_the_worksheet(name, seed) for name in PAPER],
         "bugs": [bugs.make(name, seed) for name in bugs.names()],
         "proofs": [_written(entry) for entry in written["proof"]],
         "claims": [_written(entry) for entry in written["claim"]],
     }
+
+
+def unlike_the_worksheet(name: str, seed: int) -> Question:
+    """Return a question whose text is not that of the worksheet with this seed."""
+    seen = paper.make(name, seed).text
+    tries = (paper.make(name, f"{seed} exam {n}") for n in itertools.count())
+    return next(question for question in tries if question.text != seen)
 
 
 def _written(entry: dict) -> Question:

@@ -18,6 +18,37 @@ def pages() -> dict[Path, str]:
     return {PLAN: with_sums(PLAN.read_text("utf-8"))}
 
 
+def row(week: int) -> dict[str, str]:
+    """Return a week's row of the first plan, by the first word of each column."""
+    first = PLAN.read_text("utf-8").split("## Plan ")[1]
+    table = [line.strip("|").split(" | ") for line in first.split("\n") if line.startswith("| ")]
+    head = [cell.strip().split(",")[0] for cell in table[0]]
+    (cells,) = (cells for cells in table[1:] if cells[0].strip().startswith(f"[{week}]"))
+    return dict(zip(head, (cell.strip() for cell in cells), strict=True))
+
+
+def lessons_of(week: int) -> list[str]:
+    """Return the two digits of each lesson of a week in the first plan."""
+    return re.findall(r"\d\d", row(week)["lessons"])
+
+
+def work(week: int, column: str) -> list[tuple[str, int | None]]:
+    """Return what the lab or the home of a week holds, with its minutes, None if still to come."""
+    cell = SUM.split(row(week)[column])[0].strip(" ·")
+    there = {
+        name: task for n in lessons_of(week) for task in tasks().get(n, []) for name in task.names
+    }
+    found = {}
+    for part in re.split(r", (?=`)|, (?=[^`]*\(\d+ min\))", cell):
+        if given := re.fullmatch(r"(.*) \((\d+) min\)", part):
+            found[given[1]] = int(given[2])
+        elif name := re.fullmatch(r"`(\w+)`", part):
+            task = there.get(name[1])
+            together = task.names if task else (name[1],)
+            found[", ".join(f"`{each}`" for each in together)] = task and task.minutes
+    return list(found.items())
+
+
 def with_sums(text: str) -> str:
     """Return a plan with its sums renewed.
 

@@ -55,15 +55,18 @@ def plain(text: str) -> str:
 
 def gift(asked: list[Claim]) -> str:
     """Return the claims in Moodle's GIFT format."""
-    blocks = []
+    blocks, lesson = [], None
     for claim in asked:
+        if claim.lesson != lesson:
+            lesson = claim.lesson
+            blocks.append(f"$CATEGORY: Transformer Lab/Myth or fact/{lesson[:2]}\n")
         marks = {choice: "=" if choice == claim.verdict else "~" for choice in CHOICES}
         lines = [f"\n{mark}{choice}" for choice, mark in marks.items()]
         body = "".join(lines) + "\n" if claim.verdict in CHOICES else ""
         told = f"####{_gift(feedback(claim))}"  # whatever is chosen
         blocks.append(f"::{claim.number}:: {_gift(claim.text)} {{{body}{told}}}\n")
     first = "// The claims of the course as a quiz. Made by python teaching/make.py\n\n"
-    return first + "$CATEGORY: Transformer Lab/Myth or fact\n\n" + "\n".join(blocks)
+    return first + "\n".join(blocks)
 
 
 def _gift(text: str) -> str:

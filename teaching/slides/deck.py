@@ -30,6 +30,7 @@ NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 BOXES = "Say it|To say in an exam|In an exam|For an exam|To be able to say|In short"
 SAY = re.compile(rf"^(?:> )?\*\*(?:{BOXES})[^*]*\*\*(.*)$", re.MULTILINE)
 WIDE = 84  # columns; wider text is set smaller
+NARROW, FEW = 68, 8  # columns and lines; what is no more than both is set larger
 
 
 class Renderer(mistune.HTMLRenderer):
@@ -131,6 +132,7 @@ TEMPLATE = """<!doctype html>
 <button type="button" id="back">← back</button>
 <button type="button" id="next">next →</button>
 <button type="button" id="notes" aria-pressed="false">notes (N)</button>
+<button type="button" id="speaker">notes in a window (S)</button>
 <button type="button" id="print">print (P)</button>
 </nav>
 <script src="slides.js"></script>
@@ -222,8 +224,12 @@ def shown(names: list[str], lesson: Lesson) -> list[str]:
 
 
 def text_of(text: str, kind: str = "output") -> str:
-    wide = " wide" if max(map(len, text.splitlines())) > WIDE else ""
-    return f'<pre class="{kind}{wide}">{escape(text.rstrip())}</pre>'
+    lines = text.rstrip().splitlines()
+    columns = max(map(len, lines))
+    size = " wide" if columns > WIDE else ""
+    if columns <= NARROW and len(lines) <= FEW:
+        size = " large"
+    return f'<pre class="{kind}{size}">{escape(text.rstrip())}</pre>'
 
 
 def code_of(name: str, lesson: Lesson) -> str:

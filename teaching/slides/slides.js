@@ -1,9 +1,11 @@
 "use strict";
 // One slide at a time: → or Space shows the answer, then the next slide; ← goes back; N: the notes.
+// S: the notes in a window of their own, which follows, for a screen that the class does not see.
 
 const slides = [...document.querySelectorAll(".slide")];
 const HEIGHT = { slide: 720, notes: 330 };
 let now = 0;
+let speaker = null;
 
 const answerOf = (slide) => slide.querySelector(".fragment");
 const fragmentIsSeen = () => answerOf(slides[now])?.classList.contains("seen") ?? true;
@@ -15,6 +17,7 @@ function go(index, answered = false) {
   answerOf(slides[now])?.classList.toggle("seen", answered);
   history.replaceState(null, "", `#${now + 1}`);
   slides[now].focus({ preventScroll: true });
+  tell();
 }
 
 function next() {
@@ -33,6 +36,28 @@ function toggleNotes() {
   fit();
 }
 
+/** Open the speaker's window, and turn slides from there too. */
+function openSpeaker() {
+  speaker = open("", "speaker", "width=900,height=700");
+  if (!speaker) { if (!document.body.classList.contains("speaking")) toggleNotes(); return; }
+  const style = document.querySelector("link[rel=stylesheet]").href;
+  speaker.document.head.innerHTML = `<title>Notes</title><link rel="stylesheet" href="${style}">`;
+  speaker.document.onkeydown = onKey;
+  tell();
+}
+
+/** Write this slide's question, answer and notes, and the next question, into that window. */
+function tell() {
+  if (!speaker || speaker.closed) return;
+  const of = (slide, part) => slide?.querySelector(part)?.innerHTML ?? "";
+  const html = `<h2>${now + 1}. ${of(slides[now], "h1, h2")}</h2>
+    <div class="answer">${of(slides[now], ".answer")}</div>${of(slides[now], ".notes")}
+    <p class="next">Next: ${of(slides[now + 1], "h2")}</p>`;
+  speaker.document.body.className = "speaker";
+  speaker.document.body.innerHTML = html;
+  speaker.scrollTo(0, 0);
+}
+
 /** As large as the window allows, in its middle. */
 function fit() {
   const height = HEIGHT.slide + (document.body.classList.contains("speaking") ? HEIGHT.notes : 0);
@@ -47,17 +72,18 @@ const KEYS = {
   ArrowRight: next, ArrowDown: next, PageDown: next, " ": next, Enter: next,
   ArrowLeft: back, ArrowUp: back, PageUp: back, Backspace: back,
   Home: () => go(0), End: () => go(slides.length - 1, true),
-  n: toggleNotes, p: () => print(), f: () => document.documentElement.requestFullscreen(),
+  n: toggleNotes, s: openSpeaker, p: () => print(), f: () => document.documentElement.requestFullscreen(),
 };
 
-document.addEventListener("keydown", (event) => {
+function onKey(event) {
   const onButton = event.target.tagName === "BUTTON" && [" ", "Enter"].includes(event.key);
   const action = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
   if (!action || onButton || event.ctrlKey || event.metaKey || event.altKey) return;
   event.preventDefault();
   action();
-});
-for (const [id, action] of [["next", next], ["back", back], ["notes", toggleNotes], ["print", () => print()]]) {
+}
+document.addEventListener("keydown", onKey);
+for (const [id, action] of [["next", next], ["back", back], ["notes", toggleNotes], ["speaker", openSpeaker], ["print", () => print()]]) {
   document.getElementById(id).addEventListener("click", action);
 }
 addEventListener("resize", fit);

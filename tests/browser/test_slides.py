@@ -92,6 +92,23 @@ def test_the_keys_show_the_answer_then_the_next_slide_and_lead_back(visit):
     assert box["y"] + box["height"] <= 721
 
 
+def test_the_speakers_window_follows_and_turns_slides(visit):
+    page = visit(DECKS[0])
+    with page.expect_popup() as opened:
+        page.keyboard.press("s")
+    speaker = opened.value
+    page.keyboard.press("ArrowRight")
+    question = page.locator(".now h2").inner_text()
+    assert speaker.locator("h2").inner_text() == f"2. {question}"
+    assert len(speaker.locator("body").inner_text()) > len(question) + 200
+    speaker.keyboard.press("ArrowRight")  # the answer
+    speaker.keyboard.press("ArrowRight")
+    assert page.evaluate("now") == 2 and speaker.locator("h2").inner_text().startswith("3. ")
+    assert (
+        speaker.evaluate("getComputedStyle(document.body).fontSize") == "20px"
+    )  # it has the style
+
+
 def test_buttons_do_what_the_keys_do(visit):
     page = visit(DECKS[0])
     page.click("#next")

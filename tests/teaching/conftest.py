@@ -13,4 +13,4 @@ def handed_out(tmp_path_factory):
     archive = folder / "course.zip"
     assert make_exercises.main(["--handout", str(archive), "--lessons", "00-03"]) == 0
     zipfile.ZipFile(archive).extractall(folder)
-    return folder / "transformer-lab"
+    return folder / "transformer-lab-00-03"

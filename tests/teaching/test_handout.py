@@ -12,6 +12,7 @@ import zipfile
 from functools import cache
 from pathlib import Path
 
+import handout
 import make_exercises as maker
 import pytest
 
@@ -128,6 +129,27 @@ def test_the_same_course_gives_the_same_bytes_and_an_error_leaves_the_old_file(t
         maker.main(["--handout", str(first), "--lessons", "77"])
     assert "no lesson 77" in capsys.readouterr().err
     assert first.read_bytes() == second.read_bytes() and zipfile.is_zipfile(first)
+
+
+def test_next_weeks_zip_leaves_what_was_written_alone(tmp_path):
+    written = tmp_path / "transformer-lab-00-02/exercises/02_scaled_dot_product_attention.ipynb"
+    for lessons in ("00-02", "00-03"):
+        archive = tmp_path / "course.zip"
+        assert maker.main(["--handout", str(archive), "--lessons", lessons]) == 0
+        with zipfile.ZipFile(archive) as opened:
+            opened.extractall(tmp_path)  # as `unzip -o` does
+        if lessons == "00-02":
+            written.write_text("my answers")
+    assert written.read_text() == "my answers"
+    assert (tmp_path / "transformer-lab-00-03/exercises" / written.name).exists()
+
+
+def test_a_zip_is_named_after_its_lessons_and_the_course_after_itself():
+    every = maker.lessons_of(None)
+    assert handout.folder_of(every) == "transformer-lab"
+    assert handout.folder_of(["03"]) == "transformer-lab-03"
+    assert handout.folder_of(["02", "04"]) == "transformer-lab-02+04"
+    assert handout.folder_of(["02", "03", "04"]) == "transformer-lab-02-04"
 
 
 # ---- Installed, as a student installs it

@@ -37,7 +37,7 @@ def q03_counts(r):
         "What heads cost",
         f"d<sub>model</sub> = {d}, {h} heads, {n} words, no biases. "
         "(a) How many parameters has the attention? (b) How many "
-        f"weights are computed? (c) Both again for one head of size {d}.",
+        f"attention weights are computed? (c) Both again for one head of size {d}.",
         f"(a) 4 · {d}² = {4 * d * d}. (b) {h} · {n}² = "
         f"{h * n * n}. (c) {4 * d * d}, the same, and {n * n}.",
         ((2, "4 d²"), (1, "h n²"), (2, "same parameters, fewer weights")),
@@ -56,10 +56,9 @@ def q03_mixture(r):
         "Two independent numbers a and b, mean 0, variance 1. One "
         f"head returns z = {a}/{a + b} · a + {b}/{a + b} · b. Which "
         "share of the variance of a, and of b, does the best linear "
-        "guess from z explain? What is their sum, for any head?",
+        "guess from z explain? What is their sum, whichever share p of the weight a has?",
         f"R² is the squared correlation: {a * a}/{a * a + b * b} = "
-        f"{number(first)} and {number(1 - first)}; the sum is 1 for any "
-        "weights.",
+        f"{number(first)} and {number(1 - first)}; the sum is 1 for any p.",
         ((2, "squared correlation"), (2, "both numbers"), (2, "sum 1 in general")),
         {"p": p},
         {"first": first, "second": 1 - first},

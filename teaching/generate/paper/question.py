@@ -37,7 +37,7 @@ def names(lesson: str = "") -> list[str]:
     return [name for name in _makers if name.startswith(lesson)]
 
 
-def make(name: str, seed: int) -> Question:
+def make(name: str, seed: int | str) -> Question:
     """Return a question with the numbers of a seed."""
     return _makers[name](random.Random(f"{name} {seed}"))
 
