@@ -1,10 +1,10 @@
-"""`python -m benchmarks.lessons.one_text`: dates without an encoder, and days of the week.
+"""`python -m benchmarks.lessons.one_text`: dates without an encoder, and with an encoder alone.
 
-The two long experiments of lesson 12 on dates, three seeds each. The first trains an
-encoder-decoder, and a language model with as many parameters that reads source and target as one
-text: with a prefix mask, with a causal mask, and with a causal mask and the source's own loss. The
-second asks an encoder for the day of the week of an ISO date, with and without the day on which
-that year began.
+The three long experiments of lesson 12 on dates, three seeds each. An encoder-decoder, and a
+language model with as many parameters that reads source and target as one text: with a prefix
+mask; with a causal mask; with a prefix mask and all targets at the same place; with a causal mask
+and the source's own loss. Gaps, filled from both sides or from the past. The day of the week of an
+ISO date, with and without the day on which its year began.
 """
 
 import time
@@ -18,12 +18,13 @@ from benchmarks.reporting import report
 from transformer_lab import date_pairs, train_tokenizer
 from transformer_lab.runs import encode_pairs
 
-NAMES = ("learn", "date_models", "read_as", "Labeller", "weekday_texts")
-ARMS = ("encoder–decoder", "prefix mask", "causal mask", "causal mask, source learnt too")
-LONG = {"count": 20_000, "tests": 500, "max_tokens": 800, "steps": 450, "rate": 2e-3, "every": 150}
-LONG |= {"seeds": 3, "label_steps": 800, "label_rows": 64, "label_tests": 1000}
+NAMES = ("learn", "date_models", "read_as", "fill_gaps", "Labeller", "weekday_texts")
+ARMS = ("encoder–decoder", "prefix mask", "causal mask", "prefix mask, fixed place")
+ARMS += ("causal mask, source learnt too",)
+LONG = {"count": 20_000, "tests": 500, "max_tokens": 800, "steps": 600, "rate": 2e-3, "every": 150}
+LONG |= {"seeds": 3, "label_steps": 800, "label_rows": 64, "label_tests": 1000, "gap_steps": 240}
 SMOKE = LONG | {"count": 100, "tests": 8, "steps": 2, "every": 1, "seeds": 1, "label_steps": 2}
-SMOKE |= {"label_tests": 8}
+SMOKE |= {"label_tests": 8, "gap_steps": 2}
 
 
 def translate(code: dict, arm: str, sizes: dict, seed: int) -> dict:
@@ -84,6 +85,10 @@ def measure(code: dict, sizes: dict) -> Iterator[dict]:
     for seed in range(sizes["seeds"]):
         for arm in ARMS:
             yield translate(code, arm, sizes, seed)
+        for both_ways in (True, False):
+            shares, common = code["fill_gaps"](both_ways, seed, sizes["gap_steps"])
+            row = {"experiment": "gaps", "both_ways": both_ways, "seed": seed}
+            yield row | {"letters": shares[0], "others": shares[1], "commonest": common}
         for hint in (False, True):
             yield label(code, hint, sizes, seed)
 
