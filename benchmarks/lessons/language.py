@@ -33,9 +33,9 @@ def count_grams(code: dict, texts: list, sizes: dict) -> Iterator[dict]:
         seconds = time.process_time() - start
         tried = {}
         for model.discount in sizes["discounts"]:
-            tried[model.discount] = model.bits(valid)
+            tried[model.discount] = code["bits_of"](model, valid)
         model.discount = min(tried, key=tried.get)
-        bits = {"valid": tried[model.discount], "test": model.bits(test)}
+        bits = {"valid": tried[model.discount], "test": code["bits_of"](model, test)}
         yield {"order": order, "discount": model.discount, "seconds": seconds} | rounded(bits)
 
 
@@ -74,7 +74,14 @@ def main(arguments: list[str] | None = None) -> None:
     """Measure everything; `language.json` is written anew after each model."""
     options = report.read_options("language", __doc__, arguments)
     sizes = SMOKE if options.smoke else LONG
-    names = ("LanguageModel", "KneserNey", "prose_as_ids", "language_config", "model_bits")
+    names = (
+        "LanguageModel",
+        "KneserNey",
+        "bits_of",
+        "prose_as_ids",
+        "language_config",
+        "model_bits",
+    )
     code = lesson_code("12", *names, "language_model_loss", "learn")
     texts, characters = code["prose_as_ids"]()
     result = report.describe_run("language", smoke=options.smoke) | {"sizes": sizes}

@@ -25,14 +25,14 @@ def test_it_runs_and_writes_what_it_measured(script, tmp_path):
 
 
 def test_counted_chances_add_up_to_one_and_more_context_helps():
-    code = lesson_code("12", "KneserNey")
+    code = lesson_code("12", "KneserNey", "bits_of")
     text = torch.tensor([4, 5, 6, 4, 5, 7] * 40 + [8, 3, 9])
     bits = []
     for order in (1, 2, 4):
         model = code["KneserNey"](text, order)
         for context in ((), (4,), (4, 5), (9, 9), (99, 4)):
             assert sum(model.probability(c, context) for c in range(3, 10)) == pytest.approx(1)
-        bits.append(model.bits(text[:120]))
+        bits.append(code["bits_of"](model, text[:120]))
     assert bits[0] > bits[1] > bits[2]
 
 
