@@ -236,6 +236,38 @@ def softmax_first(logits, tokens, pad_id):
     return with_log_softmax(logits.softmax(-1), tokens, pad_id)
 
 
+@wrong("causal_lm_loss", "the last place of both is cut off")
+def both_cut_at_the_end(logits, tokens, pad_id):
+    """The lengths fit, so it runs."""
+    return F.cross_entropy(logits[:, :-1].mT, tokens[:, :-1], ignore_index=pad_id)
+
+
+@wrong("causal_lm_loss", "the first place of both is cut off")
+def both_cut_at_the_start(logits, tokens, pad_id):
+    """The same at the other end."""
+    return F.cross_entropy(logits[:, 1:].mT, tokens[:, 1:], ignore_index=pad_id)
+
+
+@wrong("causal_lm_loss", "softmax is missing")
+def nll_of_logits(logits, tokens, pad_id):
+    """`nll_loss` for `cross_entropy`."""
+    return F.nll_loss(logits[:, :-1].mT, tokens[:, 1:], ignore_index=pad_id)
+
+
+@wrong("causal_lm_loss", "labels are smoothed")
+def smoothed(logits, tokens, pad_id):
+    """Lesson 08's habit."""
+    return F.cross_entropy(
+        logits[:, :-1].mT, tokens[:, 1:], ignore_index=pad_id, label_smoothing=0.1
+    )
+
+
+@wrong("causal_lm_loss", "perplexity")
+def exponentiated(logits, tokens, pad_id):
+    """What papers print."""
+    return with_log_softmax(logits, tokens, pad_id).exp()
+
+
 @wrong("causal_lm_loss", "id 0 is left out")
 def pad_is_zero(logits, tokens, pad_id):
     """The package's PAD, typed in."""
@@ -393,6 +425,12 @@ def additive(prefix_lengths, length):
     return torch.zeros(mask.shape).masked_fill(~mask, -math.inf)
 
 
+@wrong("prefix_mask", "0 and −1e9")
+def large_and_negative(prefix_lengths, length):
+    """The mask of BERT's first programs."""
+    return torch.where(filled_in(prefix_lengths, length), 0.0, -1e9)
+
+
 # ---- mask_tokens
 
 
@@ -511,6 +549,14 @@ def a_fixed_number(tokens, mask_id, pad_id, probability, generator):
     count = ((tokens != pad_id).sum(1, keepdim=True) * probability).round().long()
     hidden = order.argsort(1).argsort(1) < count
     return tokens.masked_fill(hidden, mask_id), tokens.masked_fill(~hidden, pad_id)
+
+
+@wrong("mask_tokens", "BERT leaves a tenth")
+def as_bert_does(tokens, mask_id, pad_id, probability, generator):
+    """80 % become the mask, the rest stays, and all are asked for."""
+    hidden = hidden_places(tokens, pad_id, probability, generator)
+    replaced = hidden & (torch.rand(tokens.shape, generator=generator) < 0.8)
+    return tokens.masked_fill(replaced, mask_id), tokens.masked_fill(~hidden, pad_id)
 
 
 @wrong("mask_tokens", "expected two results")

@@ -131,6 +131,20 @@ def lm_mistakes(logits, tokens, pad_id):
         "−ln of the mean probability is returned; the logarithm comes first.": (
             -probability[real].mean().log()
         ),
+        "nothing is shifted, and the last place of both is cut off: cut the first off the "
+        "tokens.": lambda: F.cross_entropy(
+            says.transpose(1, 2), tokens[:, :-1], ignore_index=pad_id
+        ),
+        "nothing is shifted, and the first place of both is cut off: cut the last off the "
+        "logits.": lambda: F.cross_entropy(
+            logits[:, 1:].transpose(1, 2), answers, ignore_index=pad_id
+        ),
+        "the logits are taken as if they were ln P: the softmax is missing (`nll_loss` wants "
+        "`log_softmax`).": lambda: F.nll_loss(says.transpose(1, 2), answers, ignore_index=pad_id),
+        "labels are smoothed (0.1): plain −ln P is asked for.": lambda: F.cross_entropy(
+            says.transpose(1, 2), answers, ignore_index=pad_id, label_smoothing=0.1
+        ),
+        "the perplexity is returned, e to the power of the loss.": costs[real].mean().exp(),
         "the softmax is taken twice: `cross_entropy` takes logits.": lambda: lm_loss(
             logits.softmax(-1), tokens, pad_id
         ),
@@ -230,6 +244,9 @@ def prefix_mistakes(lengths, length):
         "the mask holds numbers to be added (0 and −inf); it is boolean here.": lambda: torch.zeros(
             right.shape
         ).masked_fill(~right, float("-inf")),
+        "the mask holds numbers to be added (0 and −1e9); it is boolean here.": lambda: torch.zeros(
+            right.shape
+        ).masked_fill(~right, -1e9),
         "the mask holds 0 and 1; it is boolean here.": right.float(),
     }
 
@@ -305,6 +322,11 @@ def gaps_of(tokens, mask_id, pad_id, came):
         if torch.equal(torch.where(hidden, pad_id, tokens), targets):
             raise CheckFailed(
                 "The targets are turned round: they hold the tokens that were *not* hidden."
+            )
+        if torch.equal(targets[targets != pad_id], tokens[targets != pad_id]):
+            raise CheckFailed(
+                "Some targets ask for tokens that were not replaced by mask_id. (BERT leaves a "
+                "tenth of them as they are; here every hidden token becomes mask_id.)"
             )
         raise CheckFailed(
             f"Where nothing was hidden, the targets must be pad_id={pad_id}, got "
