@@ -17,8 +17,8 @@ from benchmarks.reporting import report
 LONG = {
     "orders": (1, 2, 3, 4, 5, 6, 7),
     "discounts": (0.6, 0.7, 0.8, 0.9),
-    **{"seeds": 3, "steps": 1500, "rows": 32, "length": 64, "rate": 4e-3},
-    **{"d_model": 64, "num_encoder_layers": 2, "dropout": 0.0, "every": 150},
+    **{"seeds": 3, "steps": 3000, "rows": 32, "length": 64, "rate": 4e-3},
+    **{"d_model": 64, "num_encoder_layers": 2, "dropout": 0.0, "every": 250},
 }
 SMOKE = LONG | {"orders": (1, 2), "discounts": (0.7, 0.8), "seeds": 1, "steps": 2, "every": 2}
 SMOKE |= {"rows": 2, "length": 16, "d_model": 8}
