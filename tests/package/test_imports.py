@@ -23,7 +23,7 @@ READ = [
 ]
 # then what the model learns from, how it learns, and the whole path,
 AROUND_THE_MODEL = [
-    *("data.batches", "data.dates", "data.multi30k", "data.pairs"),
+    *("data.batches", "data.dates", "data.multi30k", "data.pairs", "data.prose", "data.scenes"),
     *("training.loss", "training.fused_loss", "training.schedule", "training.step"),
     *("training.checkpoints", "training.loop", "presets", "runs"),
 ]

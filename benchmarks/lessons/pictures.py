@@ -1,0 +1,113 @@
+"""`python -m benchmarks.lessons.pictures`: captions of drawn scenes, their controls, their looks.
+
+The captioner of lesson 12 for three seeds, scored on pictures drawn as those of the training, on
+things never seen together and on things never seen at the right. A short training stands beside
+its controls, each as long: pictures shuffled among the captions; one picture for all; positions
+in one dimension (a sinusoid along the patches) and none. Of the longer one, where each word looks,
+against the middle of the picture, any patch, each head, and the model before it was trained.
+"""
+
+import time
+from collections.abc import Iterator
+
+import torch
+
+from benchmarks.lessons.lesson_code import lesson_code
+from benchmarks.reporting import report
+from transformer_lab import sinusoidal_encoding, train_tokenizer
+from transformer_lab.data.scenes import SIDE, SPLITS, scenes
+
+NAMES = ("learn", "Captioner", "caption_config", "pictures_and_captions", "next_token_loss")
+NAMES += ("all_right", "looks")
+ARMS = ("longer", "as it is", "pictures shuffled", "one picture for all", "positions 1-D")
+ARMS += ("no positions",)
+LONG = {"scenes": 8000, "tests": 400, "rows": 64, "patch": 4, "rate": 3e-3, "seeds": 3}
+LONG |= {"steps": 600, "control_steps": 250, "every": 50}
+SMOKE = LONG | {"scenes": 20, "tests": 10, "rows": 4, "seeds": 1, "steps": 2, "control_steps": 1}
+SMOKE |= {"every": 1}
+
+
+def changed(code: dict, arm: str, model, images: torch.Tensor) -> torch.Tensor:
+    """Make the model and the pictures of the training those of an arm; return the pictures."""
+    if arm in ("positions 1-D", "no positions"):
+        across = SIDE // model.patch
+        codes = sinusoidal_encoding(across**2, model.config.d_model).view(across, across, -1)
+        model.column.data.zero_().requires_grad_(False)
+        model.row = torch.nn.Parameter(codes * (arm == "positions 1-D"), requires_grad=False)
+    if arm == "pictures shuffled":
+        return images[torch.randperm(len(images))]
+    return images[:1].expand_as(images) if arm == "one picture for all" else images
+
+
+def train_once(code: dict, data: dict, arm: str, sizes: dict, seed: int) -> dict:
+    """Train one captioner; return its shares of exact captions by step, and where it looks."""
+    torch.manual_seed(seed)
+    model = code["Captioner"](code["caption_config"](data["tokenizer"]), SIDE, sizes["patch"])
+    images, tokens = data["train"]
+    images, exact = changed(code, arm, model, images), {}
+    untrained = looks_at(code, model, data) if arm == "longer" else {}
+
+    def loss():
+        drawn = torch.randint(len(images), (sizes["rows"],))
+        read = tokens[drawn]
+        return code["next_token_loss"](model(images[drawn], read), read, read != 0)
+
+    def watch(step: int) -> None:
+        if step % sizes["every"] == 0:
+            exact[step] = score(code, model.eval(), data["tests"])
+            model.train()
+
+    start = time.process_time()
+    steps = sizes["steps" if arm == "longer" else "control_steps"]
+    code["learn"](model, loss, steps, sizes["rate"], watch)
+    row = {"arm": arm, "seed": seed, "steps": steps, "exact": exact}
+    row["cpu_seconds"] = round(time.process_time() - start, 1)
+    if arm == "longer":
+        row |= {"looks": looks_at(code, model, data), "looks_untrained": untrained}
+    return row
+
+
+@torch.no_grad()
+def score(code: dict, model, tests: dict) -> dict:
+    """Return the share of exact captions of each split."""
+    return {
+        split: code["all_right"](model(images, tokens), tokens, tokens != 0).double().mean().item()
+        for split, (images, tokens, _) in tests.items()
+    }
+
+
+def looks_at(code: dict, model, data: dict) -> dict:
+    """Return how often the words that name a thing look at it, on the pictures of "test"."""
+    images, tokens, drawn = data["tests"]["test"]
+    return code["looks"](model.eval(), images, tokens, drawn)
+
+
+def measure(code: dict, sizes: dict) -> Iterator[dict]:
+    """Yield one row for each training, seed by seed; the pictures are the same for all."""
+    train = scenes(sizes["scenes"], 0)
+    tokenizer = train_tokenizer([scene.caption for scene in train], 100)
+    data = {"tokenizer": tokenizer, "train": code["pictures_and_captions"](train, tokenizer)}
+    drawn = {split: scenes(sizes["tests"], 1, split=split) for split in SPLITS if split != "train"}
+    data["tests"] = {
+        split: (*code["pictures_and_captions"](some, tokenizer), some)
+        for split, some in drawn.items()
+    }
+    for seed in range(sizes["seeds"]):
+        for arm in ARMS:
+            yield train_once(code, data, arm, sizes, seed)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure everything; `pictures.json` is written anew after each training."""
+    options = report.read_options("pictures", __doc__, arguments)
+    sizes = SMOKE if options.smoke else LONG
+    result = report.describe_run("pictures", smoke=options.smoke) | {"sizes": sizes, "rows": []}
+    for row in measure(lesson_code("12", *NAMES), sizes):
+        result["rows"].append(row)
+        print(row, flush=True)
+        if options.output:
+            report.write(options.output / "pictures.json", result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,869 @@
+"""Answers to exercise 12, wrong and right."""
+
+import math
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from catalogue import right, wrong
+
+# ---- predicted_switches
+
+
+@right("predicted_switches")
+def as_a_list():
+    return [24, 192, 27, 9, 5, 0.5]
+
+
+@right("predicted_switches")
+def as_a_tensor():
+    return torch.tensor([24, 192, 27, 9, 5, 0.5])
+
+
+@right("predicted_switches")
+def computed():
+    mask = np.tril(np.ones((6, 6))) + 0
+    mask[:, :4] = 1
+    mask = np.where(np.arange(6)[None] < 4, 1, mask)
+    return (32 // 8 * (48 // 8), 3 * 8**2, int(mask.sum()), 10 - 1, math.log2(32), 1 / 2)
+
+
+def but(**changes):
+    answers = dict(zip("abcdef", (24, 192, 27, 9, 5, 0.5), strict=True)) | changes
+    return list(answers.values())
+
+
+@wrong("predicted_switches", "a is not 72", "The channels belong")
+def tokens_for_each_channel():
+    """A token for each channel of a patch."""
+    return but(a=72)
+
+
+@wrong("predicted_switches", "a is not 1536", "number of pixels")
+def tokens_are_pixels():
+    """32 · 48."""
+    return but(a=1536)
+
+
+@wrong("predicted_switches", "b is not 64", "all three")
+def one_channel():
+    """8 · 8."""
+    return but(b=64)
+
+
+@wrong("predicted_switches", "c is not 21", "above it")
+def the_causal_triangle():
+    """The prefix forgotten."""
+    return but(c=21)
+
+
+@wrong("predicted_switches", "c is not 37", "overlap")
+def counted_twice():
+    """16 + 21."""
+    return but(c=37)
+
+
+@wrong("predicted_switches", "c is not 15", "diagonal")
+def no_diagonal():
+    """The triangle without its diagonal."""
+    return but(c=15)
+
+
+@wrong("predicted_switches", "d is not 10", "before the first")
+def the_first_is_predicted():
+    """One prediction for each real token."""
+    return but(d=10)
+
+
+@wrong("predicted_switches", "d is not 13", "Pads are no tokens")
+def pads_are_predicted():
+    """14 − 1."""
+    return but(d=13)
+
+
+@wrong("predicted_switches", "e is not 3.466", "in nats")
+def nats():
+    """ln 32."""
+    return but(e=math.log(32))
+
+
+@wrong("predicted_switches", "e is not 32", "perplexity")
+def perplexity():
+    """The number of choices."""
+    return but(e=32)
+
+
+@wrong("predicted_switches", "f is not 0.3333", "attention alone")
+def one_part_of_three():
+    """The parts counted, not their parameters."""
+    return but(f=1 / 3)
+
+
+# ---- causal_lm_loss
+
+
+@right("causal_lm_loss")
+def with_log_softmax(logits, tokens, pad_id):
+    says = logits[:, :-1].log_softmax(-1).gather(-1, tokens[:, 1:, None])[..., 0]
+    real = tokens[:, 1:] != pad_id
+    return -(says * real).sum() / real.sum()
+
+
+@right("causal_lm_loss")
+def token_by_token(logits, tokens, pad_id):
+    costs = [
+        -logits[row, t].log_softmax(-1)[tokens[row, t + 1]]
+        for row in range(len(tokens))
+        for t in range(tokens.shape[1] - 1)
+        if tokens[row, t + 1] != pad_id
+    ]
+    return torch.stack(costs).mean()
+
+
+@right("causal_lm_loss")
+def with_padded_labels(logits, tokens, pad_id):
+    labels = F.pad(tokens[:, 1:], (0, 1), value=pad_id).masked_fill(
+        F.pad(tokens[:, 1:], (0, 1), value=pad_id) == pad_id, -100
+    )
+    return F.cross_entropy(logits.double().transpose(1, 2), labels)
+
+
+@right("causal_lm_loss")
+def with_one_hot(logits, tokens, pad_id):
+    wanted = F.one_hot(tokens[:, 1:], logits.shape[-1]).to(logits.dtype)
+    wanted = wanted * (tokens[:, 1:, None] != pad_id)
+    scores = logits[:, :-1] - logits[:, :-1].logsumexp(-1, keepdim=True)
+    return -torch.einsum("blv,blv->", wanted, scores) / wanted.sum()
+
+
+@right("causal_lm_loss")
+def only_the_real_ones(logits, tokens, pad_id):
+    real = tokens[:, 1:] != pad_id
+    return torch.nn.CrossEntropyLoss()(logits[:, :-1][real], tokens[:, 1:][real])
+
+
+def masked_mean(costs, real):
+    return (costs * real).sum() / real.sum()
+
+
+def costs_of(logits, tokens):
+    return F.cross_entropy(logits.transpose(1, 2), tokens, reduction="none")
+
+
+@wrong("causal_lm_loss", "nothing is shifted")
+def not_shifted(logits, tokens, pad_id):
+    """The call of every other loss (transformers issue 27517)."""
+    return F.cross_entropy(logits.flatten(0, 1), tokens.flatten(), ignore_index=pad_id)
+
+
+@wrong("causal_lm_loss", "shifted twice")
+def shifted_twice(logits, tokens, pad_id):
+    """RRHF issue 49."""
+    return F.cross_entropy(
+        logits[:, :-2].flatten(0, 1), tokens[:, 2:].flatten(), ignore_index=pad_id
+    )
+
+
+@wrong("causal_lm_loss", "the wrong way")
+def shifted_backwards(logits, tokens, pad_id):
+    """The two slices exchanged."""
+    return F.cross_entropy(
+        logits[:, 1:].flatten(0, 1), tokens[:, :-1].flatten(), ignore_index=pad_id
+    )
+
+
+@wrong("causal_lm_loss", "are rolled")
+def rolled(logits, tokens, pad_id):
+    """`roll` in place of a slice."""
+    return F.cross_entropy(logits.transpose(1, 2), tokens.roll(-1, 1), ignore_index=pad_id)
+
+
+@wrong("causal_lm_loss", "pads are counted as tokens")
+def pads_counted(logits, tokens, pad_id):
+    """`ignore_index` forgotten."""
+    return costs_of(logits[:, :-1], tokens[:, 1:]).mean()
+
+
+@wrong("causal_lm_loss", "counted in the number")
+def pads_in_the_divisor(logits, tokens, pad_id):
+    """Zeros averaged along."""
+    return (costs_of(logits[:, :-1], tokens[:, 1:]) * (tokens[:, 1:] != pad_id)).mean()
+
+
+@wrong("causal_lm_loss", "nobody's next")
+def divided_by_all_tokens(logits, tokens, pad_id):
+    """The count of the batch's tokens is at hand."""
+    costs = costs_of(logits[:, :-1], tokens[:, 1:]) * (tokens[:, 1:] != pad_id)
+    return costs.sum() / (tokens != pad_id).sum()
+
+
+@wrong("causal_lm_loss", "the one that comes must be")
+def mask_of_the_inputs(logits, tokens, pad_id):
+    """An attention mask cut at the wrong end."""
+    return masked_mean(costs_of(logits[:, :-1], tokens[:, 1:]), tokens[:, :-1] != pad_id)
+
+
+@wrong("causal_lm_loss", "rows are averaged first")
+def mean_of_row_means(logits, tokens, pad_id):
+    """A loop over sentences, each with its mean."""
+    costs, real = costs_of(logits[:, :-1], tokens[:, 1:]), tokens[:, 1:] != pad_id
+    return ((costs * real).sum(1) / real.sum(1)).mean()
+
+
+@wrong("causal_lm_loss", "the sum is returned")
+def summed(logits, tokens, pad_id):
+    """reduction='sum'."""
+    return F.cross_entropy(
+        logits[:, :-1].transpose(1, 2), tokens[:, 1:], ignore_index=pad_id, reduction="sum"
+    )
+
+
+@wrong("causal_lm_loss", "sign is missing")
+def no_minus(logits, tokens, pad_id):
+    """ln P."""
+    return -with_log_softmax(logits, tokens, pad_id)
+
+
+@wrong("causal_lm_loss", "in bits")
+def in_bits(logits, tokens, pad_id):
+    """The lesson's measure."""
+    return with_log_softmax(logits, tokens, pad_id) / math.log(2)
+
+
+@wrong("causal_lm_loss", "softmax is taken twice")
+def softmax_first(logits, tokens, pad_id):
+    """Probabilities into `cross_entropy`."""
+    return with_log_softmax(logits.softmax(-1), tokens, pad_id)
+
+
+@wrong("causal_lm_loss", "the last place of both is cut off")
+def both_cut_at_the_end(logits, tokens, pad_id):
+    """The lengths fit, so it runs."""
+    return F.cross_entropy(logits[:, :-1].mT, tokens[:, :-1], ignore_index=pad_id)
+
+
+@wrong("causal_lm_loss", "the first place of both is cut off")
+def both_cut_at_the_start(logits, tokens, pad_id):
+    """The same at the other end."""
+    return F.cross_entropy(logits[:, 1:].mT, tokens[:, 1:], ignore_index=pad_id)
+
+
+@wrong("causal_lm_loss", "softmax is missing")
+def nll_of_logits(logits, tokens, pad_id):
+    """`nll_loss` for `cross_entropy`."""
+    return F.nll_loss(logits[:, :-1].mT, tokens[:, 1:], ignore_index=pad_id)
+
+
+@wrong("causal_lm_loss", "labels are smoothed")
+def smoothed(logits, tokens, pad_id):
+    """Lesson 08's habit."""
+    return F.cross_entropy(
+        logits[:, :-1].mT, tokens[:, 1:], ignore_index=pad_id, label_smoothing=0.1
+    )
+
+
+@wrong("causal_lm_loss", "perplexity")
+def exponentiated(logits, tokens, pad_id):
+    """What papers print."""
+    return with_log_softmax(logits, tokens, pad_id).exp()
+
+
+@wrong("causal_lm_loss", "id 0 is left out")
+def pad_is_zero(logits, tokens, pad_id):
+    """The package's PAD, typed in."""
+    return with_log_softmax(logits, tokens, 0)
+
+
+@wrong("causal_lm_loss", "expected a tensor")
+def as_a_number(logits, tokens, pad_id):
+    """`.item()` for printing."""
+    return with_log_softmax(logits, tokens, pad_id).item()
+
+
+@wrong("causal_lm_loss", "cut off from the logits")
+def without_gradient(logits, tokens, pad_id):
+    """A decorator left over from the evaluation."""
+    with torch.no_grad():
+        return with_log_softmax(logits, tokens, pad_id)
+
+
+# ---- prefix_mask
+
+
+@right("prefix_mask")
+def place_by_place(prefix_lengths, length):
+    rows = [
+        [[k < n or k <= q for k in range(length)] for q in range(length)]
+        for n in prefix_lengths.tolist()
+    ]
+    return torch.tensor(rows)[:, None]
+
+
+@right("prefix_mask")
+def filled_in(prefix_lengths, length):
+    mask = torch.ones(len(prefix_lengths), 1, length, length).tril().bool()
+    for row, n in enumerate(prefix_lengths):
+        mask[row, :, :, :n] = True
+    return mask
+
+
+@right("prefix_mask")
+def hidden_and_turned_round(prefix_lengths, length):
+    place = torch.arange(length)
+    behind = place[None, :] > place[:, None]
+    outside = place[None, None, :] >= prefix_lengths[:, None, None]
+    return ~(behind & outside).unsqueeze(1)
+
+
+@right("prefix_mask")
+def the_block_alone(prefix_lengths, length):
+    place = torch.arange(length)
+    inside = place < prefix_lengths[:, None]
+    block = inside[:, :, None] & inside[:, None, :]
+    return (block | torch.ones(length, length, dtype=torch.bool).tril()).reshape(
+        -1, 1, length, length
+    )
+
+
+def keys_in(prefix_lengths, length, more=0):
+    return (torch.arange(length) < prefix_lengths[:, None] + more)[:, None, None, :]
+
+
+def triangle(length, diagonal=0):
+    return torch.ones(length, length, dtype=torch.bool).tril(diagonal)
+
+
+@wrong("prefix_mask", "turned round")
+def true_is_hidden(prefix_lengths, length):
+    """The convention of `nn.Transformer`."""
+    return ~filled_in(prefix_lengths, length)
+
+
+@wrong("prefix_mask", "rows and columns are exchanged")
+def columns_ask(prefix_lengths, length):
+    """Columns as queries."""
+    return filled_in(prefix_lengths, length).mT
+
+
+@wrong("prefix_mask", "the whole mask is causal")
+def causal_everywhere(prefix_lengths, length):
+    """A decoder's mask."""
+    return triangle(length).expand(len(prefix_lengths), 1, length, length).clone()
+
+
+@wrong("prefix_mask", "only the prefix is seen")
+def prefix_for_all(prefix_lengths, length):
+    """A padding mask."""
+    return keys_in(prefix_lengths, length).expand(-1, 1, length, length).clone()
+
+
+@wrong("prefix_mask", "lacks its diagonal")
+def nobody_sees_itself(prefix_lengths, length):
+    """tril(-1)."""
+    return keys_in(prefix_lengths, length) | triangle(length, -1)
+
+
+@wrong("prefix_mask", "points the other way")
+def triu(prefix_lengths, length):
+    """triu for tril."""
+    return keys_in(prefix_lengths, length) | triangle(length).mT
+
+
+@wrong("prefix_mask", "sees the whole text")
+def the_prefix_asks_everything(prefix_lengths, length):
+    """The axis of the queries."""
+    return keys_in(prefix_lengths, length).mT | triangle(length)
+
+
+@wrong("prefix_mask", "one token too long")
+def one_too_many(prefix_lengths, length):
+    """<= for <."""
+    return keys_in(prefix_lengths, length, 1) | triangle(length)
+
+
+@wrong("prefix_mask", "one token too short")
+def one_too_few(prefix_lengths, length):
+    """The end counted as outside."""
+    return keys_in(prefix_lengths, length, -1) | triangle(length)
+
+
+@wrong("prefix_mask", "one of both is enough")
+def both_conditions(prefix_lengths, length):
+    """& for |, as with padding and causal masks in lesson 04."""
+    return keys_in(prefix_lengths, length) & triangle(length)
+
+
+@wrong("prefix_mask", "do not see the prefix")
+def two_worlds(prefix_lengths, length):
+    """Source and target apart."""
+    key = keys_in(prefix_lengths, length)
+    return (key & key.mT) | (~key & ~key.mT & triangle(length))
+
+
+@wrong("prefix_mask", "prefix of the first")
+def the_first_row_for_all(prefix_lengths, length):
+    """One mask for the batch."""
+    return filled_in(prefix_lengths[:1].expand(len(prefix_lengths)), length)
+
+
+@wrong("prefix_mask", "longest prefix")
+def the_longest_for_all(prefix_lengths, length):
+    """`max` over the batch."""
+    return filled_in(prefix_lengths.max().expand(len(prefix_lengths)), length)
+
+
+@wrong("prefix_mask", "axis of the heads is missing")
+def no_axis_for_heads(prefix_lengths, length):
+    """(B, L, L)."""
+    return filled_in(prefix_lengths, length)[:, 0]
+
+
+@wrong("prefix_mask", "0 and −inf")
+def additive(prefix_lengths, length):
+    """A mask to be added."""
+    mask = filled_in(prefix_lengths, length)
+    return torch.zeros(mask.shape).masked_fill(~mask, -math.inf)
+
+
+@wrong("prefix_mask", "0 and −1e9")
+def large_and_negative(prefix_lengths, length):
+    """The mask of BERT's first programs."""
+    return torch.where(filled_in(prefix_lengths, length), 0.0, -1e9)
+
+
+# ---- mask_tokens
+
+
+@right("mask_tokens")
+def with_where(tokens, mask_id, pad_id, probability, generator):
+    hidden = torch.rand(tokens.shape, generator=generator) < probability
+    hidden = hidden * (tokens != pad_id)
+    return torch.where(hidden, mask_id, tokens), torch.where(hidden, tokens, pad_id)
+
+
+@right("mask_tokens")
+def with_bernoulli(tokens, mask_id, pad_id, probability, generator):
+    hidden = torch.bernoulli(torch.full(tokens.shape, probability), generator=generator).bool()
+    hidden &= tokens != pad_id
+    masked, targets = tokens.clone(), torch.full_like(tokens, pad_id)
+    masked[hidden] = mask_id
+    targets[hidden] = tokens[hidden]
+    return masked, targets
+
+
+@right("mask_tokens")
+def one_after_the_other(tokens, mask_id, pad_id, probability, generator):
+    masked, targets = tokens.clone(), torch.full_like(tokens, pad_id)
+    draws = torch.rand(tokens.numel(), generator=generator).view(tokens.shape)
+    for place in (tokens != pad_id).nonzero().tolist():
+        place = tuple(place)
+        if draws[place] < probability:
+            masked[place], targets[place] = mask_id, tokens[place]
+    return [masked, targets]
+
+
+def hidden_places(tokens, pad_id, probability, generator):
+    drawn = torch.rand(tokens.shape, generator=generator) < probability
+    return drawn & (tokens != pad_id)
+
+
+@wrong("mask_tokens", "A pad was hidden")
+def pads_too(tokens, mask_id, pad_id, probability, generator):
+    """The second condition forgotten."""
+    hidden = torch.rand(tokens.shape, generator=generator) < probability
+    return tokens.masked_fill(hidden, mask_id), tokens.masked_fill(~hidden, pad_id)
+
+
+@wrong("mask_tokens", "must be pad_id, or the model is paid for copying")
+def all_tokens_as_targets(tokens, mask_id, pad_id, probability, generator):
+    """An autoencoder."""
+    hidden = hidden_places(tokens, pad_id, probability, generator)
+    return tokens.masked_fill(hidden, mask_id), tokens.clone()
+
+
+@wrong("mask_tokens", "*not* hidden")
+def targets_turned_round(tokens, mask_id, pad_id, probability, generator):
+    """The tilde forgotten."""
+    hidden = hidden_places(tokens, pad_id, probability, generator)
+    return tokens.masked_fill(hidden, mask_id), tokens.masked_fill(hidden, pad_id)
+
+
+@wrong("mask_tokens", "read off the masked tokens")
+def targets_after_masking(tokens, mask_id, pad_id, probability, generator):
+    """The first line overwrites what the second reads."""
+    hidden = hidden_places(tokens, pad_id, probability, generator)
+    tokens = tokens.masked_fill(hidden, mask_id)
+    return tokens, tokens.masked_fill(~hidden, pad_id)
+
+
+@wrong("mask_tokens", "expected about 30%", "turned round")
+def keeps_that_share(tokens, mask_id, pad_id, probability, generator):
+    """> for <, as in a dropout mask."""
+    drawn = torch.rand(tokens.shape, generator=generator) > probability
+    hidden = drawn & (tokens != pad_id)
+    return tokens.masked_fill(hidden, mask_id), tokens.masked_fill(~hidden, pad_id)
+
+
+@wrong("mask_tokens", "must be pad_id=0, got -100")
+def minus_hundred(tokens, mask_id, pad_id, probability, generator):
+    """The `ignore_index` of PyTorch's default."""
+    hidden = hidden_places(tokens, pad_id, probability, generator)
+    return tokens.masked_fill(hidden, mask_id), tokens.masked_fill(~hidden, -100)
+
+
+@wrong("mask_tokens", "pass `generator=generator`")
+def without_the_generator(tokens, mask_id, pad_id, probability, generator):
+    """The global generator."""
+    hidden = hidden_places(tokens, pad_id, probability, None)
+    return tokens.masked_fill(hidden, mask_id), tokens.masked_fill(~hidden, pad_id)
+
+
+@wrong("mask_tokens", "not used, or seeded anew")
+def seeded_anew(tokens, mask_id, pad_id, probability, generator):
+    """A seed against surprises."""
+    generator.manual_seed(0)
+    hidden = hidden_places(tokens, pad_id, probability, generator)
+    return tokens.masked_fill(hidden, mask_id), tokens.masked_fill(~hidden, pad_id)
+
+
+@wrong("mask_tokens", "do not seed the generator")
+def begins_again(tokens, mask_id, pad_id, probability, generator):
+    """The generator's own seed, again and again."""
+    generator.manual_seed(generator.initial_seed())
+    hidden = hidden_places(tokens, pad_id, probability, generator)
+    return tokens.masked_fill(hidden, mask_id), tokens.masked_fill(~hidden, pad_id)
+
+
+@wrong("mask_tokens", "same places")
+def one_row_for_all(tokens, mask_id, pad_id, probability, generator):
+    """One draw for the batch."""
+    drawn = torch.rand(tokens.shape[1], generator=generator) < probability
+    hidden = drawn & (tokens != pad_id)
+    return tokens.masked_fill(hidden, mask_id), tokens.masked_fill(~hidden, pad_id)
+
+
+@wrong("mask_tokens", "same number of gaps")
+def a_fixed_number(tokens, mask_id, pad_id, probability, generator):
+    """The nearest whole number of tokens in each row."""
+    order = torch.rand(tokens.shape, generator=generator).masked_fill(tokens == pad_id, 2)
+    count = ((tokens != pad_id).sum(1, keepdim=True) * probability).round().long()
+    hidden = order.argsort(1).argsort(1) < count
+    return tokens.masked_fill(hidden, mask_id), tokens.masked_fill(~hidden, pad_id)
+
+
+@wrong("mask_tokens", "BERT leaves a tenth")
+def as_bert_does(tokens, mask_id, pad_id, probability, generator):
+    """80 % become the mask, the rest stays, and all are asked for."""
+    hidden = hidden_places(tokens, pad_id, probability, generator)
+    replaced = hidden & (torch.rand(tokens.shape, generator=generator) < 0.8)
+    return tokens.masked_fill(replaced, mask_id), tokens.masked_fill(~hidden, pad_id)
+
+
+@wrong("mask_tokens", "expected two results")
+def the_tokens_alone(tokens, mask_id, pad_id, probability, generator):
+    """The targets forgotten."""
+    return tokens.masked_fill(hidden_places(tokens, pad_id, probability, generator), mask_id)
+
+
+# ---- patchify
+
+
+@right("patchify")
+def with_unfold_of_pytorch(images, patch):
+    if any(size % patch for size in images.shape[2:]):
+        raise ValueError("no")
+    return F.unfold(images.double(), patch, stride=patch).transpose(1, 2)
+
+
+@right("patchify")
+def slice_by_slice(images, patch):
+    height, width = images.shape[2:]
+    if height % patch != 0 or width % patch != 0:
+        raise ValueError("patch must divide the picture")
+    return torch.stack(
+        [
+            images[:, :, y : y + patch, x : x + patch].flatten(1)
+            for y in range(0, height, patch)
+            for x in range(0, width, patch)
+        ],
+        dim=1,
+    )
+
+
+@right("patchify")
+def with_einsum(images, patch):
+    b, c, h, w = images.shape
+    if h % patch or w % patch:
+        raise ValueError
+    x = images.reshape(b, c, h // patch, patch, w // patch, patch)
+    x = torch.einsum("bcipjq->bijcpq", x)
+    return x.reshape(b, h // patch * (w // patch), -1)
+
+
+@right("patchify")
+def patchified_with_numpy(images, patch):
+    b, c, h, w = images.shape
+    if (h % patch, w % patch) != (0, 0):
+        raise ValueError(f"{h} × {w} by {patch}")
+    x = images.numpy().reshape(b, c, h // patch, patch, w // patch, patch)
+    x = x.transpose(0, 2, 4, 1, 3, 5).reshape(b, -1, c * patch**2)
+    return torch.from_numpy(np.ascontiguousarray(x))
+
+
+def split(images, patch):
+    b, c, h, w = images.shape
+    if h % patch or w % patch:
+        raise ValueError("patch must divide height and width")
+    return images.reshape(b, c, h // patch, patch, w // patch, patch)
+
+
+def joined(x):
+    return x.flatten(3).flatten(1, 2)
+
+
+@wrong("patchify", "cuts the memory into pieces")
+def reshape_alone(images, patch):
+    """TorchCode issue 21."""
+    b, c, h, w = images.shape
+    split(images, patch)
+    return images.reshape(b, h // patch * (w // patch), c * patch * patch)
+
+
+@wrong("patchify", "channels come last")
+def channels_last(images, patch):
+    """The order of most vision Transformers in JAX and of `einops` examples."""
+    return joined(split(images, patch).permute(0, 2, 4, 3, 5, 1))
+
+
+@wrong("patchify", "column by column")
+def columns_first(images, patch):
+    """x before y."""
+    return joined(split(images, patch).permute(0, 4, 2, 1, 3, 5))
+
+
+@wrong("patchify", "inside a patch, the pixels")
+def pixels_turned(images, patch):
+    """The last two axes exchanged."""
+    return joined(split(images, patch).permute(0, 2, 4, 1, 5, 3))
+
+
+@wrong("patchify", "every p-th pixel")
+def strided(images, patch):
+    """Patch and grid exchanged when the axes are split."""
+    b, c, h, w = images.shape
+    split(images, patch)
+    x = images.reshape(b, c, patch, h // patch, patch, w // patch)
+    return joined(x.permute(0, 3, 5, 1, 2, 4))
+
+
+@wrong("patchify", "channels stand before the grid")
+def channel_before_the_grid(images, patch):
+    """pytorch-vit issue 7."""
+    b, _, h, w = images.shape
+    x = split(images, patch).permute(0, 1, 2, 4, 3, 5)
+    return x.reshape(b, h // patch * (w // patch), -1)
+
+
+@wrong("patchify", "last two axes are exchanged")
+def unfold_as_it_comes(images, patch):
+    """`F.unfold` gives columns."""
+    split(images, patch)
+    return F.unfold(images.double(), patch, stride=patch).to(images.dtype)
+
+
+@wrong("patchify", "not joined")
+def a_grid(images, patch):
+    """(B, rows, columns, numbers)."""
+    return split(images, patch).permute(0, 2, 4, 1, 3, 5).flatten(3)
+
+
+@wrong("patchify", "tokens of its own")
+def a_token_for_each_channel(images, patch):
+    """(B, C · patches, p · p)."""
+    return split(images, patch).permute(0, 1, 2, 4, 3, 5).flatten(4).flatten(1, 3)
+
+
+@wrong("patchify", "should raise ValueError")
+def cropped(images, patch):
+    """The rest of the picture is lost, silently."""
+    h, w = (size // patch * patch for size in images.shape[2:])
+    return joined(split(images[:, :, :h, :w], patch).permute(0, 2, 4, 1, 3, 5))
+
+
+# ---- unpatchify
+
+
+@right("unpatchify")
+def with_fold(patches, patch, channels, height, width):
+    return F.fold(patches.double().mT, (height, width), patch, stride=patch)
+
+
+@right("unpatchify")
+def pasted_one_by_one(patches, patch, channels, height, width):
+    images = patches.new_zeros(len(patches), channels, height, width)
+    across = width // patch
+    for i in range(patches.shape[1]):
+        y, x = i // across * patch, i % across * patch
+        block = patches[:, i].reshape(-1, channels, patch, patch)
+        images[:, :, y : y + patch, x : x + patch] = block
+    return images
+
+
+@right("unpatchify")
+def pasted_with_einsum(patches, patch, channels, height, width):
+    x = patches.reshape(-1, height // patch, width // patch, channels, patch, patch)
+    return torch.einsum("bijcpq->bcipjq", x).reshape(-1, channels, height, width)
+
+
+@right("unpatchify")
+def pasted_with_numpy(patches, patch, channels, height, width):
+    x = patches.numpy().reshape(-1, height // patch, width // patch, channels, patch, patch)
+    x = x.transpose(0, 3, 1, 4, 2, 5).reshape(-1, channels, height, width)
+    return torch.from_numpy(np.ascontiguousarray(x))
+
+
+def apart(patches, patch, channels, height, width):
+    return patches.reshape(-1, height // patch, width // patch, channels, patch, patch)
+
+
+@wrong("unpatchify", "tears the picture into stripes")
+def pasted_by_reshape(patches, patch, channels, height, width):
+    """reshape alone."""
+    return patches.reshape(-1, channels, height, width)
+
+
+@wrong("unpatchify", "not brought together")
+def grid_first(patches, patch, channels, height, width):
+    """The channel to the front, and nothing else."""
+    x = apart(patches, patch, channels, height, width).permute(0, 3, 1, 2, 4, 5)
+    return x.reshape(-1, channels, height, width)
+
+
+@wrong("unpatchify", "within are exchanged")
+def pasted_turned(patches, patch, channels, height, width):
+    """5 before 4."""
+    x = apart(patches, patch, channels, height, width).permute(0, 3, 1, 5, 2, 4)
+    return x.reshape(-1, channels, height, width)
+
+
+@wrong("unpatchify", "channel is taken to come last")
+def pasted_channels_last(patches, patch, channels, height, width):
+    """minRF issue 6."""
+    x = patches.reshape(-1, height // patch, width // patch, patch, patch, channels)
+    return x.permute(0, 5, 1, 3, 2, 4).reshape(-1, channels, height, width)
+
+
+@wrong("unpatchify", "before the grid")
+def pasted_channels_first(patches, patch, channels, height, width):
+    """The inverse of pytorch-vit's bug."""
+    x = patches.reshape(-1, channels, height // patch, width // patch, patch, patch)
+    return x.permute(0, 1, 2, 4, 3, 5).reshape(-1, channels, height, width)
+
+
+@wrong("unpatchify", "ordered column by column")
+def pasted_by_columns(patches, patch, channels, height, width):
+    """The grid read downwards."""
+    x = patches.reshape(-1, width // patch, height // patch, channels, patch, patch)
+    return x.permute(0, 3, 2, 4, 1, 5).reshape(-1, channels, height, width)
+
+
+@wrong("unpatchify", "left at the end")
+def for_matplotlib(patches, patch, channels, height, width):
+    """As `imshow` wants it."""
+    return pasted_with_einsum(patches, patch, channels, height, width).permute(0, 2, 3, 1)
+
+
+@wrong("unpatchify", "height and width are exchanged")
+def lying_down(patches, patch, channels, height, width):
+    """(B, C, W, H)."""
+    return pasted_with_einsum(patches, patch, channels, height, width).mT
+
+
+# ---- repaired_patches
+
+
+@right("repaired_patches")
+def repaired_by_slices(images, patch):
+    return slice_by_slice(images, patch)
+
+
+@right("repaired_patches")
+def repaired_as_in_the_issue(images, patch):
+    b, c = images.shape[:2]
+    x = images.unfold(2, patch, patch).unfold(3, patch, patch).contiguous()
+    x = x.view(b, c, -1, patch**2).permute(0, 2, 1, 3).contiguous()
+    return x.view(b, -1, c * patch**2)
+
+
+@right("repaired_patches")
+def repaired_with_f_unfold(images, patch):
+    return F.unfold(images.double(), patch, stride=patch).mT.to(images.dtype)
+
+
+@right("repaired_patches")
+def repaired_by_moveaxis(images, patch):
+    x = images.unfold(2, patch, patch).unfold(3, patch, patch).movedim(1, 3)
+    return x.reshape(len(images), -1, images.shape[1] * patch * patch)
+
+
+def unfolded(images, patch):
+    return images.unfold(2, patch, patch).unfold(3, patch, patch)
+
+
+@wrong("repaired_patches", "nothing has changed")
+def still_broken(images, patch):
+    """`reshape` for `contiguous().view`."""
+    return unfolded(images, patch).reshape(len(images), -1, images.shape[1] * patch * patch)
+
+
+@wrong("repaired_patches", "channels come last")
+def the_issue_s_first_idea(images, patch):
+    """The permutation that the issue proposes puts the channel last."""
+    b, c = images.shape[:2]
+    x = unfolded(images, patch).contiguous().view(b, c, -1, patch**2).permute(0, 2, 3, 1)
+    return x.contiguous().view(b, -1, c * patch**2)
+
+
+@wrong("repaired_patches", "column by column")
+def repaired_by_columns(images, patch):
+    """3 before 2."""
+    return unfolded(images, patch).permute(0, 3, 2, 1, 4, 5).flatten(3).flatten(1, 2)
+
+
+@wrong("repaired_patches", "inside a patch, the pixels")
+def repaired_turned(images, patch):
+    """The last two exchanged."""
+    return unfolded(images, patch).permute(0, 2, 3, 1, 5, 4).flatten(3).flatten(1, 2)
+
+
+@wrong("repaired_patches", "not joined")
+def repaired_grid(images, patch):
+    """(B, rows, columns, numbers)."""
+    return unfolded(images, patch).permute(0, 2, 3, 1, 4, 5).flatten(3)
+
+
+@wrong("repaired_patches", "tokens of its own")
+def repaired_each_channel(images, patch):
+    """The channel goes into the wrong axis."""
+    return unfolded(images, patch).flatten(4).flatten(1, 3)
+
+
+@wrong("repaired_patches", "cuts the memory into pieces")
+def repaired_by_reshape(images, patch):
+    """Even shorter, and worse."""
+    b, c, h, w = images.shape
+    return images.reshape(b, h // patch * (w // patch), c * patch * patch)
+
+
+@wrong("repaired_patches", "every p-th pixel")
+def repaired_strided(images, patch):
+    """Patch and grid exchanged."""
+    b, c, h, w = images.shape
+    x = images.reshape(b, c, patch, h // patch, patch, w // patch)
+    return x.permute(0, 3, 5, 1, 2, 4).flatten(3).flatten(1, 2)
+
+
+@wrong("repaired_patches", "the channels of a patch are averaged")
+def repaired_grey(images, patch):
+    """One channel, as if the picture were grey."""
+    return joined(split(images.mean(1, keepdim=True), patch).permute(0, 2, 4, 1, 3, 5))
