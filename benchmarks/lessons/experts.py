@@ -4,7 +4,8 @@ The language model of lesson 13 (pre-norm, RMSNorm, rotary positions; ReLU netwo
 feed-forward network or a top-1 mixture in each of its two layers. `share` is the width of a network
 that a token passes through, in units of the plain one; `experts` how many of them there are. Two
 learning rates for each, chosen by the validation lesson with seed 0; then two more seeds. `fixed`
-sends each token to an expert by its letter, which nobody has learnt.
+sends each token to an expert by its letter, which nobody has learnt, with a gate of 1. `gate of 1`
+learns the router, but divides the output by the gate's value: only its gradient is left.
 """
 
 from functools import cache, partial
@@ -24,6 +25,7 @@ PLANS = {
     "8 experts": {"experts": 8, "share": 1.0, "balance": WEIGHT},
     "8 experts, no balance loss": {"experts": 8, "share": 1.0, "balance": 0.0},
     "8 experts, fixed": {"experts": 8, "share": 1.0, "balance": 0.0, "fixed": True},
+    "8 experts, gate of 1": {"experts": 8, "share": 1.0, "balance": WEIGHT, "undamped": True},
     "dense, 8 times as wide": {"experts": 1, "share": 8.0},
     "8 experts of an eighth": {"experts": 8, "share": 0.125, "balance": WEIGHT},
     "dense, an eighth as wide": {"experts": 1, "share": 0.125},
@@ -50,6 +52,12 @@ class Fixed(torch.nn.Module):
         return 50.0 * F.one_hot(self.tokens.flatten() % self.num_experts, self.num_experts)
 
 
+def undamped(module: torch.nn.Module, inputs: tuple, output: torch.Tensor) -> torch.Tensor:
+    """Return the output of experts divided by their gates, which stay in the gradient."""
+    probabilities = module.router(inputs[0].flatten(0, -2)).softmax(dim=-1)
+    return output / probabilities.amax(dim=-1).detach().view(*output.shape[:-1], 1)
+
+
 def build(variant: str, seed: int, d_model: int):
     """Return a new model of this kind."""
     settings = PLANS[variant]
@@ -61,6 +69,8 @@ def build(variant: str, seed: int, d_model: int):
         experts = lesson()["Experts"](d_model, width, count)
         if settings.get("fixed"):
             experts.router = Fixed(count)
+        if settings.get("undamped"):
+            experts.register_forward_hook(undamped)
         return experts
 
     torch.manual_seed(seed)
