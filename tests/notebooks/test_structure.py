@@ -26,6 +26,7 @@ CLAIMS = {
     "10": [66, 104],
     "11": [67, 68],
     "12": [105],
+    "13": [69, 106, 107, 108],
 }
 VERDICTS = ("fact", "myth", "depends", "answer")
 MOST_WORDS, MOST_LINES, MOST_PREDICTIONS = 5000, 350, 5

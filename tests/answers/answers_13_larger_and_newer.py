@@ -1,0 +1,761 @@
+"""Answers to exercise 13, wrong and right."""
+
+import math
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from catalogue import right, solutions, wrong
+
+GivenNorm = solutions("13_larger_and_newer")["RMSNorm"]  # for its __init__
+
+# ---- predicted_sizes
+
+SIZES = (1024, 12_288, 0.2, 25, 1.6, 3.5)
+
+
+@right("predicted_sizes")
+def as_a_list():
+    return list(SIZES)
+
+
+@right("predicted_sizes")
+def as_a_tensor():
+    return torch.tensor(SIZES, dtype=torch.float64)
+
+
+@right("predicted_sizes")
+def computed():
+    rms = np.sqrt(np.mean(np.square([1, 7])))
+    mean = (10 * 2 + 30 * 4) / (10 + 30)
+    return (2 * 1536 / 3, 2 * 24 * 4 * 64, 1 / rms, 1 + 6 * 4, 4 * 0.4, mean)
+
+
+def but(**changes):
+    return list((dict(zip("abcdef", SIZES, strict=True)) | changes).values())
+
+
+@wrong("predicted_sizes", "a is not 1536", "three matrices")
+def as_wide_as_before():
+    """The same width."""
+    return but(a=1536)
+
+
+@wrong("predicted_sizes", "a is not 768", "not four")
+def half_as_wide():
+    """As if the gate doubled everything."""
+    return but(a=768)
+
+
+@wrong("predicted_sizes", "b is not 49152", "keep nothing")
+def cache_of_all_heads():
+    """Without the groups."""
+    return but(b=2 * 24 * 16 * 64)
+
+
+@wrong("predicted_sizes", "b is not 6144", "*and* values")
+def cache_of_keys_alone():
+    """One of the two."""
+    return but(b=24 * 4 * 64)
+
+
+@wrong("predicted_sizes", "c is not -1", "LayerNorm")
+def as_layer_norm():
+    """With the mean subtracted."""
+    return but(c=-1)
+
+
+@wrong("predicted_sizes", "c is not 0.1414", "*mean* of the squares")
+def by_the_length():
+    """1 / √50."""
+    return but(c=1 / math.sqrt(50))
+
+
+@wrong("predicted_sizes", "d is not 30", "counted before")
+def width_times_layers():
+    """5 · 6."""
+    return but(d=30)
+
+
+@wrong("predicted_sizes", "e is not 0.4", "E is missing")
+def without_the_number_of_experts():
+    """share · p alone."""
+    return but(e=0.4)
+
+
+@wrong("predicted_sizes", "e is not 1.12", "shares are counts")
+def squares_of_probabilities():
+    """4 · (0.16 + 3 · 0.04)."""
+    return but(e=1.12)
+
+
+@wrong("predicted_sizes", "f is not 3.", "mean of the means")
+def mean_of_two_means():
+    """The bug of the last task."""
+    return but(f=3)
+
+
+# ---- RMSNorm
+
+
+@right("RMSNorm")
+class WithRsqrt(GivenNorm):
+    def forward(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * self.gamma
+
+
+@right("RMSNorm")
+class WithTheLength(GivenNorm):
+    def forward(self, x):
+        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        return self.gamma * (x / torch.sqrt(length**2 / x.shape[-1] + self.eps))
+
+
+@right("RMSNorm")
+class WithEinsum(GivenNorm):
+    def forward(self, x):
+        square = torch.einsum("...d,...d->...", x, x) / x.shape[-1]
+        return torch.einsum("...d,...,d->...d", x, (square + self.eps) ** -0.5, self.gamma)
+
+
+@right("RMSNorm")
+class TokenByToken(GivenNorm):
+    def forward(self, x):
+        rows = x.reshape(-1, x.shape[-1])
+        done = [self.gamma * row / (row @ row / len(row) + self.eps).sqrt() for row in rows]
+        return torch.stack(done).reshape(x.shape)
+
+
+@right("RMSNorm")
+class InDoublePrecision(GivenNorm):
+    def forward(self, x):
+        wide = x.double()
+        root = (wide.square().mean(-1) + self.eps).sqrt()[..., None]
+        return (self.gamma.double() * wide / root).to(x.dtype)
+
+
+@wrong("RMSNorm", "uses nn.RMSNorm", "do without")
+class WithTheLibrary(GivenNorm):
+    """What it will be compared with."""
+
+    def forward(self, x):
+        norm = torch.nn.RMSNorm(x.shape[-1], eps=self.eps, dtype=x.dtype)
+        norm.weight = self.gamma
+        return norm(x)
+
+
+@wrong("RMSNorm", "that is LayerNorm")
+class MeanSubtracted(GivenNorm):
+    """Lesson 06 from habit."""
+
+    def forward(self, x):
+        centred = x - x.mean(-1, keepdim=True)
+        return self.gamma * centred / (centred.square().mean(-1, keepdim=True) + self.eps).sqrt()
+
+
+@wrong("RMSNorm", "ε is added to the root")
+class EpsilonOutside(GivenNorm):
+    """√ first, then ε."""
+
+    def forward(self, x):
+        return self.gamma * x / (x.square().mean(-1, keepdim=True).sqrt() + self.eps)
+
+
+@wrong("RMSNorm", "ε is missing")
+class WithoutEpsilon(GivenNorm):
+    """0/0 for a token of zeros."""
+
+    def forward(self, x):
+        return self.gamma * x / x.square().mean(-1, keepdim=True).sqrt()
+
+
+@wrong("RMSNorm", "the root is missing")
+class WithoutRoot(GivenNorm):
+    """Divided by the mean square."""
+
+    def forward(self, x):
+        return self.gamma * x / (x.square().mean(-1, keepdim=True) + self.eps)
+
+
+@wrong("RMSNorm", "the squares are added up")
+class SumOfSquares(GivenNorm):
+    """An L2 norm."""
+
+    def forward(self, x):
+        return self.gamma * x / (x.square().sum(-1, keepdim=True) + self.eps).sqrt()
+
+
+@wrong("RMSNorm", "the mean is squared")
+class SquareOfTheMean(GivenNorm):
+    """The order of mean and square exchanged."""
+
+    def forward(self, x):
+        return self.gamma * x / (x.mean(-1, keepdim=True) ** 2 + self.eps).sqrt()
+
+
+@wrong("RMSNorm", "γ is missing")
+class WithoutGamma(GivenNorm):
+    """γ is 1 at the start, so nobody notices."""
+
+    def forward(self, x):
+        return x / (x.square().mean(-1, keepdim=True) + self.eps).sqrt()
+
+
+@wrong("RMSNorm", "runs over the tokens")
+class OverTokens(GivenNorm):
+    """dim=1 from the habit of (B, d)."""
+
+    def forward(self, x):
+        return self.gamma * x / (x.square().mean(-2, keepdim=True) + self.eps).sqrt()
+
+
+@wrong("RMSNorm", "gets no gradient")
+class GammaCutOff(GivenNorm):
+    """γ.data, as in code that copies weights."""
+
+    def forward(self, x):
+        return self.gamma.data * x / (x.square().mean(-1, keepdim=True) + self.eps).sqrt()
+
+
+# ---- swiglu
+
+
+@right("swiglu")
+def with_sigmoid(x, w_gate, w_up, w_down):
+    gate = x @ w_gate
+    return (gate * gate.sigmoid() * (x @ w_up)) @ w_down
+
+
+@right("swiglu")
+def with_one_product(x, w_gate, w_up, w_down):
+    gate, up = (x @ torch.cat((w_gate, w_up), dim=1)).chunk(2, dim=-1)
+    return torch.nn.SiLU()(gate).mul(up).matmul(w_down)
+
+
+@right("swiglu")
+def with_linear(x, w_gate, w_up, w_down):
+    return F.linear(F.silu(F.linear(x, w_gate.T)) * F.linear(x, w_up.T), w_down.T)
+
+
+@right("swiglu")
+def with_numpy(x, w_gate, w_up, w_down):
+    x, g, u, d = (each.numpy().astype(np.float64) for each in (x, w_gate, w_up, w_down))
+    gate = x @ g
+    return torch.from_numpy((gate / (1 + np.exp(-gate)) * (x @ u)) @ d)
+
+
+@wrong("swiglu", "gate and up are exchanged")
+def exchanged(x, w_gate, w_up, w_down):
+    """silu on the wrong branch."""
+    return ((x @ w_gate) * F.silu(x @ w_up)) @ w_down
+
+
+@wrong("swiglu", "σ alone")
+def plain_glu(x, w_gate, w_up, w_down):
+    """The first GLU."""
+    return ((x @ w_gate).sigmoid() * (x @ w_up)) @ w_down
+
+
+@wrong("swiglu", "GELU (GEGLU)")
+def with_gelu(x, w_gate, w_up, w_down):
+    """Another paper's."""
+    return (F.gelu(x @ w_gate) * (x @ w_up)) @ w_down
+
+
+@wrong("swiglu", "ReLU (ReGLU)")
+def with_relu(x, w_gate, w_up, w_down):
+    """Lesson 06 from habit."""
+    return ((x @ w_gate).relu() * (x @ w_up)) @ w_down
+
+
+@wrong("swiglu", "silu is missing")
+def bilinear(x, w_gate, w_up, w_down):
+    """No activation."""
+    return ((x @ w_gate) * (x @ w_up)) @ w_down
+
+
+@wrong("swiglu", "silu is taken of the product")
+def silu_of_the_product(x, w_gate, w_up, w_down):
+    """A bracket in the wrong place."""
+    return F.silu((x @ w_gate) * (x @ w_up)) @ w_down
+
+
+@wrong("swiglu", "both branches")
+def both_through_silu(x, w_gate, w_up, w_down):
+    """Symmetry looks right."""
+    return (F.silu(x @ w_gate) * F.silu(x @ w_up)) @ w_down
+
+
+@wrong("swiglu", "the branches are added")
+def added(x, w_gate, w_up, w_down):
+    """+ for ⊙."""
+    return (F.silu(x @ w_gate) + x @ w_up) @ w_down
+
+
+@wrong("swiglu", "w_up is not used")
+def no_gate_at_all(x, w_gate, w_up, w_down):
+    """A network of two matrices with silu."""
+    return F.silu(x @ w_gate) @ w_down
+
+
+@wrong("swiglu", "the residual belongs")
+def with_residual(x, w_gate, w_up, w_down):
+    """The layer's line, not the network's."""
+    return x + (F.silu(x @ w_gate) * (x @ w_up)) @ w_down
+
+
+# ---- grouped_query_attention
+
+
+@right("grouped_query_attention")
+def with_the_library(query, key, value, mask=None):
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, enable_gqa=True)
+
+
+@right("grouped_query_attention")
+def with_a_fifth_axis(query, key, value, mask=None):
+    B, H, Lq, d = query.shape
+    G, Lk = key.shape[1:3]
+    scores = torch.einsum("bgsqd,bgkd->bgsqk", query.unflatten(1, (G, -1)), key) / math.sqrt(d)
+    if mask is not None:
+        scores = scores.masked_fill(~mask.expand(B, H, Lq, Lk).unflatten(1, (G, -1)), -math.inf)
+    return torch.einsum("bgsqk,bgkd->bgsqd", scores.softmax(-1), value).flatten(1, 2)
+
+
+@right("grouped_query_attention")
+def head_by_head(query, key, value, mask=None):
+    H, G = query.shape[1], key.shape[1]
+    full = None if mask is None else mask.expand(query.shape[0], H, query.shape[2], key.shape[2])
+    heads = []
+    for head in range(H):
+        group = head * G // H
+        scores = query[:, head] @ key[:, group].mT * query.shape[-1] ** -0.5
+        if full is not None:
+            scores = scores.where(full[:, head], -torch.inf)
+        heads.append(scores.softmax(-1) @ value[:, group])
+    return torch.stack(heads, dim=1)
+
+
+@right("grouped_query_attention")
+def with_an_index(query, key, value, mask=None):
+    which = torch.arange(query.shape[1]) // (query.shape[1] // key.shape[1])
+    scores = query @ key[:, which].transpose(2, 3) / math.sqrt(key.shape[-1])
+    bias = 0 if mask is None else torch.zeros_like(scores).masked_fill(~mask, -math.inf)
+    return (scores + bias).softmax(-1) @ value[:, which]
+
+
+@right("grouped_query_attention")
+def grouped_in_double(query, key, value, mask=None):
+    shared = query.shape[1] // key.shape[1]
+    k, v = (x.double()[:, :, None].expand(-1, -1, shared, -1, -1) for x in (key, value))
+    return F.scaled_dot_product_attention(
+        query.double(), k.flatten(1, 2), v.flatten(1, 2), attn_mask=mask
+    ).to(query.dtype)
+
+
+def attend(query, key, value, mask, scale=None, dim=-1):
+    scores = query @ key.mT / (math.sqrt(query.shape[-1]) if scale is None else scale)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    return scores.softmax(dim) @ value
+
+
+def spread(query, key, value):
+    shared = query.shape[1] // key.shape[1]
+    return [x.repeat_interleave(shared, 1) for x in (key, value)]
+
+
+@wrong("grouped_query_attention", "the groups are dealt round")
+def tiled(query, key, value, mask=None):
+    """`repeat` looks like the same thing."""
+    shared = query.shape[1] // key.shape[1]
+    return attend(query, *(x.repeat(1, shared, 1, 1) for x in (key, value)), mask)
+
+
+@wrong("grouped_query_attention", "the values are dealt round")
+def values_tiled(query, key, value, mask=None):
+    """One of the two mended."""
+    shared = query.shape[1] // key.shape[1]
+    key = key.repeat_interleave(shared, 1)
+    return attend(query, key, value.repeat(1, shared, 1, 1), mask)
+
+
+@wrong("grouped_query_attention", "all heads read group 0")
+def one_group_for_all(query, key, value, mask=None):
+    """Multi-query attention."""
+    return attend(query, key[:, :1], value[:, :1], mask)
+
+
+@wrong("grouped_query_attention", "mean of the groups")
+def mean_group(query, key, value, mask=None):
+    """As in turning a trained model into one of one group."""
+    return attend(query, key.mean(1, keepdim=True), value.mean(1, keepdim=True), mask)
+
+
+@wrong("grouped_query_attention", "not divided by √d")
+def unscaled(query, key, value, mask=None):
+    """The scale forgotten."""
+    return attend(query, *spread(query, key, value), mask, scale=1)
+
+
+@wrong("grouped_query_attention", "divided by d: take the root")
+def divided_by_d(query, key, value, mask=None):
+    """√ forgotten."""
+    return attend(query, *spread(query, key, value), mask, scale=query.shape[-1])
+
+
+@wrong("grouped_query_attention", "softmax runs over the queries")
+def over_queries(query, key, value, mask=None):
+    """dim=-2."""
+    return attend(query, *spread(query, key, value), mask, dim=-2)
+
+
+@wrong("grouped_query_attention", "softmax runs over the heads")
+def over_heads(query, key, value, mask=None):
+    """dim=1, from code for (B, L)."""
+    return attend(query, *spread(query, key, value), mask, dim=1)
+
+
+@wrong("grouped_query_attention", "the mask is not used")
+def mask_ignored(query, key, value, mask=None):
+    """The argument is there and nobody reads it."""
+    return attend(query, *spread(query, key, value), None)
+
+
+@wrong("grouped_query_attention", "the mask is turned round")
+def mask_turned(query, key, value, mask=None):
+    """PyTorch's other convention: True = forbidden."""
+    return attend(query, *spread(query, key, value), None if mask is None else ~mask)
+
+
+@wrong("grouped_query_attention", "as 0 and 1")
+def mask_added(query, key, value, mask=None):
+    """A boolean mask added as numbers."""
+    key, value = spread(query, key, value)
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    return (scores if mask is None else scores + mask).softmax(-1) @ value
+
+
+# ---- top1_route
+
+
+@right("top1_route")
+def with_gather(x, router_weight):
+    probabilities = torch.softmax(x @ router_weight, -1)
+    expert = probabilities.argmax(-1)
+    return expert, probabilities.gather(-1, expert[:, None]).squeeze(-1)
+
+
+@right("top1_route")
+def with_topk(x, router_weight):
+    gate, expert = (x @ router_weight).softmax(-1).topk(1, dim=-1)
+    return expert[:, 0], gate[:, 0]
+
+
+@right("top1_route")
+def with_logsumexp(x, router_weight):
+    scores = torch.einsum("nd,de->ne", x, router_weight)
+    best = scores.max(-1)
+    return best.indices, (best.values - scores.logsumexp(-1)).exp()
+
+
+@right("top1_route")
+def token_by_token(x, router_weight):
+    chosen, gates = [], []
+    for token in x:
+        probabilities = (token @ router_weight).softmax(0)
+        chosen.append(int(probabilities.argmax()))
+        gates.append(probabilities[chosen[-1]])
+    return torch.tensor(chosen), torch.stack(gates)
+
+
+@wrong("top1_route", "expert and gate are exchanged")
+def as_max_returns_them(x, router_weight):
+    """max gives values first."""
+    gate, expert = (x @ router_weight).softmax(-1).max(-1)
+    return gate, expert
+
+
+@wrong("top1_route", "always 1")
+def softmax_after_the_choice(x, router_weight):
+    """The published order with top-1: a gate that is constant."""
+    gate, expert = (x @ router_weight).topk(1, dim=-1)
+    return expert[:, 0], gate.softmax(-1)[:, 0]
+
+
+@wrong("top1_route", "the gate is the score")
+def gate_is_the_score(x, router_weight):
+    """The softmax forgotten."""
+    gate, expert = (x @ router_weight).max(-1)
+    return expert, gate
+
+
+@wrong("top1_route", "goes through σ")
+def gate_with_sigmoid(x, router_weight):
+    """Each expert by itself."""
+    gate, expert = (x @ router_weight).sigmoid().max(-1)
+    return expert, gate
+
+
+@wrong("top1_route", "runs over the tokens")
+def softmax_over_tokens(x, router_weight):
+    """dim=0."""
+    gate, expert = (x @ router_weight).softmax(0).max(-1)
+    return expert, gate
+
+
+@wrong("top1_route", "each *token* chooses")
+def experts_choose(x, router_weight):
+    """Expert-choice routing, another paper's."""
+    gate, token = (x @ router_weight).softmax(-1).max(0)
+    return token, gate
+
+
+@wrong("top1_route", "*least* probable")
+def least(x, router_weight):
+    """min."""
+    gate, expert = (x @ router_weight).softmax(-1).min(-1)
+    return expert, gate
+
+
+@wrong("top1_route", "gates of all experts")
+def all_gates(x, router_weight):
+    """The whole softmax."""
+    probabilities = (x @ router_weight).softmax(-1)
+    return probabilities.argmax(-1), probabilities
+
+
+@wrong("top1_route", "softmax is taken twice")
+def softmax_twice(x, router_weight):
+    """F.softmax of probabilities."""
+    gate, expert = (x @ router_weight).softmax(-1).softmax(-1).max(-1)
+    return expert, gate
+
+
+@wrong("top1_route", "cut off from the weights")
+def gate_without_gradient(x, router_weight):
+    """The router would never learn."""
+    gate, expert = (x @ router_weight).softmax(-1).detach().max(-1)
+    return expert, gate
+
+
+# ---- balance_loss
+
+
+def shares(probabilities, expert):
+    return F.one_hot(expert, probabilities.shape[-1]).to(probabilities.dtype).mean(0)
+
+
+@right("balance_loss")
+def with_bincount(probabilities, expert):
+    N, E = probabilities.shape
+    share = torch.bincount(expert, minlength=E).to(probabilities.dtype) / N
+    return E * share @ probabilities.mean(0)
+
+
+@right("balance_loss")
+def with_a_loop(probabilities, expert):
+    N, E = probabilities.shape
+    total = 0
+    for e in range(E):
+        total = total + (expert == e).sum() / N * probabilities[:, e].sum() / N
+    return E * total
+
+
+@right("balance_loss")
+def looked_up(probabilities, expert):
+    """The mean probability of the expert that each token went to, averaged over the tokens."""
+    return probabilities.shape[-1] * probabilities.mean(0)[expert].mean()
+
+
+@right("balance_loss")
+def balance_in_double(probabilities, expert):
+    wide = probabilities.double()
+    share = (expert[:, None] == torch.arange(wide.shape[1])).double().mean(0)
+    return (torch.einsum("e,ne->", share, wide) * wide.shape[1] / len(wide)).to(probabilities.dtype)
+
+
+@wrong("balance_loss", "E is missing")
+def without_e(probabilities, expert):
+    """The factor forgotten."""
+    return (shares(probabilities, expert) * probabilities.mean(0)).sum()
+
+
+@wrong("balance_loss", "counted, and not divided by N")
+def counted(probabilities, expert):
+    """Counts for shares."""
+    E = probabilities.shape[-1]
+    count = F.one_hot(expert, E).to(probabilities.dtype).sum(0)
+    return E * (count * probabilities.mean(0)).sum()
+
+
+@wrong("balance_loss", "the share is taken twice")
+def without_probabilities(probabilities, expert):
+    """No gradient would come through."""
+    return probabilities.shape[-1] * shares(probabilities, expert).square().sum()
+
+
+@wrong("balance_loss", "the mean probability is taken twice")
+def without_shares(probabilities, expert):
+    """Soft shares."""
+    return probabilities.shape[-1] * probabilities.mean(0).square().sum()
+
+
+@wrong("balance_loss", "its own probability of its expert")
+def product_before_the_mean(probabilities, expert):
+    """Token by token."""
+    one_hot = F.one_hot(expert, probabilities.shape[-1])
+    return probabilities.shape[-1] * (one_hot * probabilities).sum(-1).mean()
+
+
+@wrong("balance_loss", "comes from the largest probability")
+def ignores_expert(probabilities, expert):
+    """The argument is computed again."""
+    return (
+        probabilities.shape[-1]
+        * (shares(probabilities, probabilities.argmax(-1)) * probabilities.mean(0)).sum()
+    )
+
+
+@wrong("balance_loss", "the mean over the experts is taken")
+def mean_for_sum(probabilities, expert):
+    """mean for E · sum."""
+    return (shares(probabilities, expert) * probabilities.mean(0)).mean()
+
+
+@wrong("balance_loss", "once is enough")
+def squared_number_of_experts(probabilities, expert):
+    """E twice."""
+    E = probabilities.shape[-1]
+    return E**2 * (shares(probabilities, expert) * probabilities.mean(0)).sum()
+
+
+@wrong("balance_loss", "not added up")
+def by_expert(probabilities, expert):
+    """The sum forgotten."""
+    return probabilities.shape[-1] * shares(probabilities, expert) * probabilities.mean(0)
+
+
+@wrong("balance_loss", "number of tokens")
+def times_tokens(probabilities, expert):
+    """len(probabilities) is N."""
+    return len(probabilities) * (shares(probabilities, expert) * probabilities.mean(0)).sum()
+
+
+@wrong("balance_loss", "No gradient hangs on the result")
+def as_a_float(probabilities, expert):
+    """A number to print, not to train with."""
+    loss = probabilities.shape[-1] * (shares(probabilities, expert) * probabilities.mean(0)).sum()
+    return torch.tensor(loss.item(), dtype=probabilities.dtype)
+
+
+# ---- repaired_shares
+
+
+@right("repaired_shares")
+def with_where(losses, real, size):
+    clean = torch.where(real, losses, 0)
+    return torch.stack([clean[rank::size].sum() for rank in range(size)]) / real.sum()
+
+
+@right("repaired_shares")
+def with_index_add(losses, real, size):
+    sentence, place = real.nonzero(as_tuple=True)
+    found = torch.zeros(size, dtype=losses.dtype)
+    return found.index_add(0, sentence % size, losses[sentence, place]) / len(sentence)
+
+
+@right("repaired_shares")
+def shares_with_numpy(losses, real, size):
+    values, where = losses.numpy().astype(np.float64), real.numpy()
+    sums = [values[rank::size][where[rank::size]].sum() for rank in range(size)]
+    return torch.from_numpy(np.array(sums) / where.sum())
+
+
+@right("repaired_shares")
+def sentence_by_sentence(losses, real, size):
+    totals = [0.0] * size
+    for number, (loss, there) in enumerate(zip(losses.tolist(), real.tolist(), strict=True)):
+        totals[number % size] += sum(x for x, is_real in zip(loss, there, strict=True) if is_real)
+    return torch.tensor(totals) / real.sum()
+
+
+def own(losses, real, rank, size):
+    return losses[rank::size][real[rank::size]].sum(), real[rank::size].sum()
+
+
+@wrong("repaired_shares", "the means are averaged")
+def mean_of_means(losses, real, size):
+    """The published fault, sentences mended."""
+    parts = [own(losses, real, rank, size) for rank in range(size)]
+    return torch.stack([loss / count.clamp(min=1) for loss, count in parts]) / size
+
+
+@wrong("repaired_shares", "mean over its own tokens: divide")
+def own_means(losses, real, size):
+    """Not even averaged."""
+    parts = [own(losses, real, rank, size) for rank in range(size)]
+    return torch.stack([loss / count.clamp(min=1) for loss, count in parts])
+
+
+@wrong("repaired_shares", "0/0")
+def means_with_nan(losses, real, size):
+    """A process without tokens divides by nothing."""
+    parts = [own(losses, real, rank, size) for rank in range(size)]
+    whole = real.sum()
+    return torch.stack([loss / count * (count / whole) for loss, count in parts])
+
+
+@wrong("repaired_shares", "reads the same sentences")
+def same_sentences(losses, real, size):
+    """The first fault left in."""
+    mine = slice(0, len(losses) // size)
+    share = losses[mine][real[mine]].sum() / real.sum()
+    return share.repeat(size)
+
+
+@wrong("repaired_shares", "handed out in blocks")
+def in_blocks(losses, real, size):
+    """tensor_split."""
+    clean = losses.masked_fill(~real, 0)
+    return torch.stack([part.sum() for part in clean.tensor_split(size)]) / real.sum()
+
+
+@wrong("repaired_shares", "nothing is divided")
+def only_summed(losses, real, size):
+    """The divisor forgotten."""
+    return torch.stack([own(losses, real, rank, size)[0] for rank in range(size)])
+
+
+@wrong("repaired_shares", "divided by the number of processes")
+def divided_twice(losses, real, size):
+    """As if they were averaged afterwards the other way."""
+    sums = torch.stack([own(losses, real, rank, size)[0] for rank in range(size)])
+    return sums / real.sum() / size
+
+
+@wrong("repaired_shares", "gradients that are averaged")
+def for_averaged_gradients(losses, real, size):
+    """What DistributedDataParallel wants."""
+    sums = torch.stack([own(losses, real, rank, size)[0] for rank in range(size)])
+    return sums * size / real.sum()
+
+
+@wrong("repaired_shares", "padding among them")
+def over_all_places(losses, real, size):
+    """numel for the count of real tokens."""
+    sums = torch.stack([own(losses, real, rank, size)[0] for rank in range(size)])
+    return sums / losses.numel()
+
+
+@wrong("repaired_shares", "do not multiply")
+def multiplied_by_the_mask(losses, real, size):
+    """inf · 0 is NaN."""
+    clean = losses * real
+    return torch.stack([clean[rank::size].sum() for rank in range(size)]) / real.sum()
+
+
+@wrong("repaired_shares", "one number is returned")
+def already_added_up(losses, real, size):
+    """The sum over the processes."""
+    return losses[real].mean()

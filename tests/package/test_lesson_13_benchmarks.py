@@ -1,0 +1,88 @@
+"""What lesson 13 measures for longer: comparisons are fair, and stopped scripts go on."""
+
+import json
+
+import pytest
+import torch
+
+from benchmarks.lessons import distance, experts, law, newer, split
+from benchmarks.lessons.resumed import measure_rows
+
+
+def test_a_script_goes_on_where_it_was_stopped(tmp_path):
+    done = []
+
+    def run(number):
+        if number == 2 and len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(number)
+        return {"square": number * number}
+
+    def plan(smoke):
+        return [{"number": number} for number in range(4)]
+
+    arguments = ["--output", str(tmp_path)]
+    with pytest.raises(KeyboardInterrupt):
+        measure_rows("some", "about", arguments, plan, run)
+    done.append("again")
+    measure_rows("some", "about", arguments, plan, run)
+    assert done == [0, 1, "again", 2, 3]
+    rows = json.loads((tmp_path / "some.json").read_text())["rows"]
+    assert [row["square"] for row in rows] == [0, 1, 4, 9]
+
+
+@pytest.mark.parametrize("script", [distance, newer, experts, law])
+def test_the_script_runs_at_toy_size(script, tmp_path):
+    script.main(["--smoke", "--output", str(tmp_path)])
+    (path,) = tmp_path.iterdir()
+    result = json.loads(path.read_text())
+    assert result["smoke"] and len(result["rows"]) == len(script.plan(True))
+
+
+def test_the_five_differences_are_compared_at_equal_parameters():
+    model = newer.lesson()["LanguageModel"]
+    sizes = {
+        sum(p.numel() for p in model(48, switches).blocks.parameters() if p.dim() > 1)
+        for switches in newer.variants().values()
+    }
+    assert len(sizes) == 1  # matrices: a norm has β or it has not
+
+
+def test_equal_operations_and_equal_parameters_are_what_they_say():
+    plans = experts.PLANS
+    wide, narrow, dense = (plans[name] for name in ("8 experts", "8 experts of an eighth", "dense"))
+    assert wide["share"] == dense["share"]
+    assert narrow["share"] * narrow["experts"] == dense["share"] * dense["experts"]
+
+
+def test_a_fixed_router_knows_the_letter_alone():
+    model = experts.build("8 experts, fixed", 0, 16)
+    (first, second) = (block.network.router for block in model.blocks)
+    model(torch.tensor([[3, 11, 4, 3]]))
+    chosen = first(None).argmax(dim=-1)
+    assert chosen.tolist() == [3, 3, 4, 3] == second(None).argmax(dim=-1).tolist()
+
+
+def test_all_groups_together_are_the_whole_network_and_none_is_nothing():
+    whole, nothing, all_of_them = (
+        split.run("reader 0", groups, router, keep)
+        for groups, router, keep in (
+            ("whole", "whole", 8),
+            ("nothing", "nothing", 0),
+            ("firing together", "learnt", 8),
+        )
+    )
+    assert all_of_them == pytest.approx(whole, abs=1e-3)
+    assert nothing["exact"] < 0.1 < whole["exact"]
+
+
+def test_groups_hold_each_unit_once():
+    for kind in ("firing together", "random", "single"):
+        for groups in split.cut("reader 0", kind):
+            assert sorted(groups.flatten().tolist()) == list(range(256))
+
+
+def test_units_that_fire_together_come_into_one_group():
+    on = torch.eye(4).repeat_interleave(2, dim=1).repeat(5, 1)  # units 0 and 1, 2 and 3, …
+    groups = split.lesson()["cofiring_groups"](on, 4)
+    assert sorted(sorted(group) for group in groups.tolist()) == [[0, 1], [2, 3], [4, 5], [6, 7]]
