@@ -57,6 +57,8 @@ def gather(source: Path, pdf: bool, repository: str) -> None:
     for path in (ROOT / "teaching").rglob("*.md"):
         if BOOK not in path.parents:
             pages[path.relative_to(ROOT)] = path.read_text("utf-8")
+    grading = Path("transformer_lab", "grading", "grading.md")  # lies beside what it describes
+    pages[grading] = "---\norphan: true\n---\n\n" + (ROOT / grading).read_text("utf-8")
     glossary = _load(ROOT / "teaching" / "glossary.py")
     pages.pop(Path("teaching", "glossary.md"))  # the same terms, each with an address
     pages[Path("glossary.md")] = glossary.page_of_book(glossary.read())
