@@ -194,7 +194,7 @@ def test_what_a_lesson_needs_is_measured_in_its_kernel(tmp_path, monkeypatch):
         hub.measure_lesson("00_a.ipynb", threads=2)
 
 
-LONG = ("08", "10")  # each of them trains for as long as the other ten together
+LONG = ("08", "10")  # these train for a minute and more
 
 
 @pytest.mark.teaching
