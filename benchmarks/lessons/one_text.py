@@ -4,7 +4,7 @@ The three long experiments of lesson 12 on dates, three seeds each. An encoder-d
 language model with as many parameters that reads source and target as one text: with a prefix
 mask or a causal one; with either, and all targets at the same place; with a causal mask and the
 source's own loss. Gaps, filled from both sides or from the past. The day of the week of an
-ISO date, with and without the day on which its year began.
+ISO date: of all dates, with and without the day on which its year began, and of few alone.
 """
 
 import time
@@ -25,6 +25,7 @@ LONG = {"count": 20_000, "tests": 500, "max_tokens": 800, "steps": 600, "rate": 
 LONG |= {"seeds": 3, "label_steps": 800, "label_rows": 64, "label_tests": 1000, "gap_steps": 240}
 SMOKE = LONG | {"count": 100, "tests": 8, "steps": 2, "every": 1, "seeds": 1, "label_steps": 2}
 SMOKE |= {"label_tests": 8, "gap_steps": 2}
+FEW = 500  # so few dates that each is met a hundred times
 
 
 def translate(code: dict, arm: str, sizes: dict, seed: int) -> dict:
@@ -60,12 +61,13 @@ def translate(code: dict, arm: str, sizes: dict, seed: int) -> dict:
     }
 
 
-def label(code: dict, hint: bool, sizes: dict, seed: int) -> dict:
+def label(code: dict, hint: bool, few: bool, sizes: dict, seed: int) -> dict:
     """Train an encoder to name the weekday of a date; return its shares of right answers."""
     texts, days, tests = code["weekday_texts"](hint)
     torch.manual_seed(seed)
     model = code["Labeller"](int(texts.max()) + 1, 7)
     train = (~tests).nonzero()[:, 0]
+    train = train[torch.randperm(len(train))[:FEW]] if few else train
 
     def loss():
         drawn = train[torch.randint(len(train), (sizes["label_rows"],))]
@@ -77,7 +79,7 @@ def label(code: dict, hint: bool, sizes: dict, seed: int) -> dict:
         some = which[torch.randperm(len(which))[: sizes["label_tests"]]]
         with torch.no_grad():
             shares[name] = (model(texts[some]).argmax(-1) == days[some]).double().mean().item()
-    return {"experiment": "weekday", "hint": hint, "seed": seed} | shares
+    return {"experiment": "weekday", "hint": hint, "dates": len(train), "seed": seed} | shares
 
 
 def measure(code: dict, sizes: dict) -> Iterator[dict]:
@@ -89,8 +91,8 @@ def measure(code: dict, sizes: dict) -> Iterator[dict]:
             shares, common = code["fill_gaps"](both_ways, seed, sizes["gap_steps"])
             row = {"experiment": "gaps", "both_ways": both_ways, "seed": seed}
             yield row | {"letters": shares[0], "others": shares[1], "commonest": common}
-        for hint in (False, True):
-            yield label(code, hint, sizes, seed)
+        for hint, few in ((False, False), (True, False), (False, True)):
+            yield label(code, hint, few, sizes, seed)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -152,7 +152,7 @@ def costs_of(logits, tokens):
 
 @wrong("causal_lm_loss", "nothing is shifted")
 def not_shifted(logits, tokens, pad_id):
-    """The call of every other loss (transformers issue 27517)."""
+    """No other loss needs a shift, and transformers shifts inside (issue 27517)."""
     return F.cross_entropy(logits.flatten(0, 1), tokens.flatten(), ignore_index=pad_id)
 
 
@@ -476,7 +476,7 @@ def pads_too(tokens, mask_id, pad_id, probability, generator):
 
 @wrong("mask_tokens", "must be pad_id, or the model is paid for copying")
 def all_tokens_as_targets(tokens, mask_id, pad_id, probability, generator):
-    """An autoencoder."""
+    """An autoencoder restores everything; and the call is a shorter line."""
     hidden = hidden_places(tokens, pad_id, probability, generator)
     return tokens.masked_fill(hidden, mask_id), tokens.clone()
 
@@ -623,7 +623,7 @@ def joined(x):
 
 @wrong("patchify", "cuts the memory into pieces")
 def reshape_alone(images, patch):
-    """TorchCode issue 21."""
+    """It runs, and the result has the right shape (TorchCode issue 21)."""
     b, c, h, w = images.shape
     split(images, patch)
     return images.reshape(b, h // patch * (w // patch), c * patch * patch)
@@ -741,7 +741,7 @@ def grid_first(patches, patch, channels, height, width):
 
 @wrong("unpatchify", "within are exchanged")
 def pasted_turned(patches, patch, channels, height, width):
-    """5 before 4."""
+    """Six axes, and the last two exchanged: 5 before 4. A plain picture does not show it."""
     x = apart(patches, patch, channels, height, width).permute(0, 3, 1, 5, 2, 4)
     return x.reshape(-1, channels, height, width)
 

@@ -478,7 +478,7 @@ def as_max_returns_them(x, router_weight):
 
 @wrong("top1_route", "always 1")
 def softmax_after_the_choice(x, router_weight):
-    """The published order with top-1: a gate that is constant."""
+    """For top-2 the order is a published one; of one score it is a gate that is always 1."""
     gate, expert = (x @ router_weight).topk(1, dim=-1)
     return expert[:, 0], gate.softmax(-1)[:, 0]
 
@@ -583,7 +583,7 @@ def without_e(probabilities, expert):
 
 @wrong("balance_loss", "counted, and not divided by N")
 def counted(probabilities, expert):
-    """Counts for shares."""
+    """`bincount` gives counts, and the formula says shares."""
     E = probabilities.shape[-1]
     count = F.one_hot(expert, E).to(probabilities.dtype).sum(0)
     return E * (count * probabilities.mean(0)).sum()
@@ -686,7 +686,7 @@ def own(losses, real, rank, size):
 
 @wrong("repaired_shares", "the means are averaged")
 def mean_of_means(losses, real, size):
-    """The published fault, sentences mended."""
+    """Each process divides by what it has, and the library averages by itself."""
     parts = [own(losses, real, rank, size) for rank in range(size)]
     return torch.stack([loss / count.clamp(min=1) for loss, count in parts]) / size
 
