@@ -34,7 +34,7 @@ def plan(smoke: bool) -> list[dict]:
     """Return a setting for each model and seed."""
     sizes, seeds = (SMOKE, SEEDS[:1]) if smoke else (SIZES, SEEDS)
     plans = [{"variant": name, "seed": seed} | sizes for name in variants() for seed in seeds]
-    longer = [] if smoke else ("2017", "rotary", "all five")
+    longer = [] if smoke else ("2017", "rotary", "all five", "no positions")
     return plans + [{"variant": name, "seed": 0} | LONGER for name in longer]
 
 

@@ -2,11 +2,11 @@
 
 The feed-forward networks of the translator and of the three readers of dates, cut into 8 groups of
 units, of which a token uses 1, 2 or 4; with the code of lesson 13. Groups are of units that fire
-together, or random; they are chosen by an oracle, which has computed all units, by a linear router
-that was fitted on other sentences, or once and for all (the groups with the most effort on those
-sentences). `single` lets the oracle choose as many single units. The translator is scored by its
-loss on 300 validation captions and by BLEU on 100 of test2016 (beam 1), the readers by exact
-match on 300 unseen dates.
+together, or random (three cuts); they are chosen by an oracle, which has computed all units, by a
+linear router that was fitted on other sentences, or once and for all (the groups with the most
+effort on those sentences). `single` lets the oracle choose as many single units. The translator is
+scored by its loss on 300 validation captions and by BLEU on 100 of test2016 (beam 1), the readers
+by exact match on 300 unseen dates.
 """
 
 from functools import cache, partial
@@ -29,6 +29,7 @@ WAYS = (
     ("firing together", "always the same"),
     ("single", "oracle"),
 )
+WAYS += tuple((f"random, cut {seed}", router) for seed in (1, 2) for router in ("oracle", "learnt"))
 NAMES = ("networks_of", "hidden_numbers", "cofiring_groups", "random_groups", "learnt_router")
 lesson = cache(partial(lesson_code, "13", *NAMES, "effort", "as_experts"))
 
@@ -72,8 +73,10 @@ def cut(name: str, kind: str) -> list:
     """Return the groups of each network."""
     if kind == "single":
         return [torch.arange(hidden.shape[1])[:, None] for _, hidden in hidden_of(name)]
-    make = lesson()["cofiring_groups" if kind == "firing together" else "random_groups"]
-    return [make(hidden, EXPERTS) for _, hidden in hidden_of(name)]
+    if kind == "firing together":
+        return [lesson()["cofiring_groups"](hidden, EXPERTS) for _, hidden in hidden_of(name)]
+    seed = int(kind.removeprefix("random").removeprefix(", cut ") or 0)
+    return [lesson()["random_groups"](hidden, EXPERTS, seed) for _, hidden in hidden_of(name)]
 
 
 @cache
