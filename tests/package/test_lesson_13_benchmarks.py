@@ -76,10 +76,12 @@ def test_all_groups_together_are_the_whole_network_and_none_is_nothing():
     assert nothing["exact"] < 0.1 < whole["exact"]
 
 
-def test_groups_hold_each_unit_once():
-    for kind in ("firing together", "random", "single"):
+def test_groups_hold_each_unit_once_and_three_random_cuts_differ():
+    for kind in ("firing together", "random", "random, cut 1", "single"):
         for groups in split.cut("reader 0", kind):
             assert sorted(groups.flatten().tolist()) == list(range(256))
+    cuts = [split.cut("reader 0", kind)[0] for kind in ("random", "random, cut 1", "random, cut 2")]
+    assert len({tuple(groups.flatten().tolist()) for groups in cuts}) == 3
 
 
 def test_units_that_fire_together_come_into_one_group():
