@@ -2,10 +2,11 @@
 
 The language model of lesson 13 (pre-norm, RMSNorm, rotary positions; ReLU networks), with a dense
 feed-forward network or a top-1 mixture in each of its two layers. `share` is the width of a network
-that a token passes through, in units of the plain one; `experts` how many of them there are. Two
+that a token passes through, in units of the plain one; `experts` how many of them there are. Four
 learning rates for each, chosen by the validation lesson with seed 0; then two more seeds. `fixed`
-sends each token to an expert by its letter, which nobody has learnt, with a gate of 1. `gate of 1`
-learns the router, but divides the output by the gate's value: only its gradient is left.
+sends each token to an expert by its letter, which nobody has learnt, with a gate of 1; `by place`
+by its place in the text, which says nothing of the letter. `gate of 1` learns the router, but
+divides the output by the gate's value: only its gradient is left.
 """
 
 from functools import cache, partial
@@ -17,14 +18,15 @@ from benchmarks.lessons.lesson_code import lesson_code
 from benchmarks.lessons.newer import corpus_mark, mean
 from benchmarks.lessons.resumed import measure_rows
 
-RATES, SEEDS, WEIGHT = (3e-3, 6e-3), (0, 1, 2), 0.02
+RATES, SEEDS, WEIGHT = (3e-3, 6e-3, 1.2e-2, 2.4e-2), (0, 1, 2), 0.02
 SIZES = {"d_model": 48, "steps": 250}
 SMOKE = {"d_model": 16, "steps": 2}
 PLANS = {
     "dense": {"experts": 1, "share": 1.0},
     "8 experts": {"experts": 8, "share": 1.0, "balance": WEIGHT},
     "8 experts, no balance loss": {"experts": 8, "share": 1.0, "balance": 0.0},
-    "8 experts, fixed": {"experts": 8, "share": 1.0, "balance": 0.0, "fixed": True},
+    "8 experts, fixed": {"experts": 8, "share": 1.0, "balance": 0.0, "fixed": "letter"},
+    "8 experts, by place": {"experts": 8, "share": 1.0, "balance": 0.0, "fixed": "place"},
     "8 experts, gate of 1": {"experts": 8, "share": 1.0, "balance": WEIGHT, "undamped": True},
     "dense, 8 times as wide": {"experts": 1, "share": 8.0},
     "8 experts of an eighth": {"experts": 8, "share": 0.125, "balance": WEIGHT},
@@ -41,15 +43,17 @@ def plan(smoke: bool) -> list[dict]:
 
 
 class Fixed(torch.nn.Module):
-    """Stands in a router's place: the expert of a token depends on its letter alone."""
+    """Stands in a router's place: the expert of a token depends on its letter or place alone."""
 
-    def __init__(self, num_experts: int):
+    def __init__(self, num_experts: int, by: str):
         super().__init__()
-        self.num_experts, self.tokens = num_experts, None
+        self.num_experts, self.by, self.tokens = num_experts, by, None
 
     def forward(self, x):
-        # Letters in the order of their code points, dealt round; the gate is 1.
-        return 50.0 * F.one_hot(self.tokens.flatten() % self.num_experts, self.num_experts)
+        # Letters in the order of their code points, or places, dealt round; the gate is 1.
+        places = torch.arange(self.tokens.shape[1]).expand_as(self.tokens)
+        dealt = self.tokens if self.by == "letter" else places
+        return 50.0 * F.one_hot(dealt.flatten() % self.num_experts, self.num_experts)
 
 
 def undamped(module: torch.nn.Module, inputs: tuple, output: torch.Tensor) -> torch.Tensor:
@@ -68,7 +72,7 @@ def build(variant: str, seed: int, d_model: int):
             return lesson()["relu_network"](d_model, width)
         experts = lesson()["Experts"](d_model, width, count)
         if settings.get("fixed"):
-            experts.router = Fixed(count)
+            experts.router = Fixed(count, settings["fixed"])
         if settings.get("undamped"):
             experts.register_forward_hook(undamped)
         return experts

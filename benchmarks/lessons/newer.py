@@ -1,7 +1,7 @@
 """`python -m benchmarks.lessons.newer`: five differences since 2017, one at a time and together.
 
 The language model of lesson 13 on the lessons' own prose: as in 2017, with each switch alone, and
-with all five, at equal parameters (LayerNorm's β aside) and equal numbers of characters. Two
+with all five, at equal parameters (LayerNorm's β aside) and equal numbers of characters. Four
 learning rates for each, chosen by the validation lesson with seed 0; then two more seeds. The loss
 that counts is that of the held-out lessons. Two controls: the model of 2017 without any positions,
 and the runs that differ most with more steps, one seed.
@@ -15,7 +15,7 @@ import torch
 from benchmarks.lessons.lesson_code import lesson_code
 from benchmarks.lessons.resumed import measure_rows
 
-RATES, SEEDS = (3e-3, 6e-3), (0, 1, 2)
+RATES, SEEDS = (3e-3, 6e-3, 1.2e-2, 2.4e-2), (0, 1, 2)
 SIZES = {"d_model": 48, "steps": 250}
 LONGER = {"d_model": 48, "steps": 600}
 SMOKE = {"d_model": 48, "steps": 2}

@@ -61,6 +61,10 @@ def test_a_fixed_router_knows_the_letter_alone():
     model(torch.tensor([[3, 11, 4, 3]]))
     chosen = first(None).argmax(dim=-1)
     assert chosen.tolist() == [3, 3, 4, 3] == second(None).argmax(dim=-1).tolist()
+    model = experts.build("8 experts, by place", 0, 16)
+    model(torch.tensor([[3, 11, 4], [3, 3, 3]]))
+    chosen = model.blocks[1].network.router(None).argmax(dim=-1)
+    assert chosen.tolist() == [0, 1, 2, 0, 1, 2]
 
 
 def test_all_groups_together_are_the_whole_network_and_none_is_nothing():
