@@ -2,7 +2,7 @@
 
 The language model with all five differences, of six widths, on all of the training text; and one
 width on a quarter and a sixteenth of it; each head has d_k = 8. The rule is the same for all runs:
-so many steps, so many characters in each, three learning rates at seed 0, the best one by the
+so many steps, so many characters in each, four learning rates at seed 0, the best one by the
 validation lesson for the other seed too. So all sizes see equally many characters, and none is
 trained until it stops getting better. The loss that counts is the best of those along the way:
 with little text later ones may be worse, when it is learnt by heart.
@@ -17,7 +17,7 @@ from benchmarks.lessons.newer import corpus_mark
 from benchmarks.lessons.resumed import measure_rows
 
 WIDTHS, PARTS, WIDTH, SEEDS = (8, 16, 24, 32, 48, 80), (1, 4, 16), 32, (0, 1)
-RATES, STEPS, LOOKS = (6e-3, 1.5e-2, 3.75e-2), 400, 5
+RATES, STEPS, LOOKS = (6e-3, 1.5e-2, 3.75e-2, 9.4e-2), 400, 5
 NAMES = ("LanguageModel", "OF_NOW", "TRAIN", "VALID", "TEST", "bits", "learn")
 lesson = cache(partial(lesson_code, "13", *NAMES))
 
