@@ -287,6 +287,55 @@ def without_gradient(logits, tokens, pad_id):
         return with_log_softmax(logits, tokens, pad_id)
 
 
+@right("causal_lm_loss")
+def with_a_weight(logits, tokens, pad_id):
+    weight = torch.ones(logits.shape[-1], dtype=logits.dtype)
+    weight[pad_id] = 0
+    return F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:], weight)
+
+
+@wrong("causal_lm_loss", "joined before the shift")
+def joined_before_the_shift(logits, tokens, pad_id):
+    """All rows flattened first, then the shift: one slice for each."""
+    return F.cross_entropy(logits.flatten(0, 1)[:-1], tokens.flatten()[1:], ignore_index=pad_id)
+
+
+@wrong("causal_lm_loss", "tears them apart")
+def reshaped_for_cross_entropy(logits, tokens, pad_id):
+    """(B, V, L) is what `cross_entropy` asks for, and `reshape` gives that shape."""
+    says = logits[:, :-1]
+    says = says.reshape(len(says), says.shape[2], says.shape[1])
+    return F.cross_entropy(says, tokens[:, 1:], ignore_index=pad_id)
+
+
+@wrong("causal_lm_loss", "the words are dim=-1")
+def softmax_over_places(logits, tokens, pad_id):
+    """dim=1, as in (N, V)."""
+    says = logits[:, :-1].log_softmax(1)
+    return F.nll_loss(says.mT, tokens[:, 1:], ignore_index=pad_id)
+
+
+@wrong("causal_lm_loss", "softmax + 0,", "use `log_softmax`")
+def log_of_softmax(logits, tokens, pad_id):
+    """The formula as it stands: P first, and then its logarithm."""
+    says = logits[:, :-1].softmax(-1).gather(-1, tokens[:, 1:, None])[..., 0]
+    return -says[tokens[:, 1:] != pad_id].log().mean()
+
+
+@wrong("causal_lm_loss", "exp of a large logit")
+def exp_over_sum(logits, tokens, pad_id):
+    """The softmax of lesson 02 before its maximum was subtracted."""
+    says = logits[:, :-1].exp()
+    says = (says / says.sum(-1, keepdim=True)).gather(-1, tokens[:, 1:, None])[..., 0]
+    return -says[tokens[:, 1:] != pad_id].log().mean()
+
+
+@wrong("causal_lm_loss", "cut off from the logits")
+def a_new_tensor_that_wants_gradients(logits, tokens, pad_id):
+    """The usual answer to "does not require grad"."""
+    return torch.tensor(with_log_softmax(logits, tokens, pad_id).item(), requires_grad=True)
+
+
 # ---- prefix_mask
 
 
@@ -431,6 +480,13 @@ def large_and_negative(prefix_lengths, length):
     return torch.where(filled_in(prefix_lengths, length), 0.0, -1e9)
 
 
+@right("prefix_mask")
+def how_far_each_query_sees(prefix_lengths, length):
+    place = torch.arange(length, device=prefix_lengths.device)
+    end = torch.maximum(place + 1, prefix_lengths[:, None])
+    return (place < end[:, :, None]).unsqueeze(1)
+
+
 # ---- mask_tokens
 
 
@@ -565,6 +621,67 @@ def the_tokens_alone(tokens, mask_id, pad_id, probability, generator):
     return tokens.masked_fill(hidden_places(tokens, pad_id, probability, generator), mask_id)
 
 
+@right("mask_tokens")
+def seeded_by_the_generator(tokens, mask_id, pad_id, probability, generator):
+    draw = np.random.default_rng(torch.randint(2**31, (), generator=generator).item())
+    hidden = torch.from_numpy(draw.random(tuple(tokens.shape)) < probability) & (tokens != pad_id)
+    return tokens.where(~hidden, mask_id), tokens.where(hidden, pad_id)
+
+
+@right("mask_tokens")
+def how_many_and_then_which(tokens, mask_id, pad_id, probability, generator):
+    real = (tokens != pad_id).nonzero()
+    many = int((torch.rand(len(real), generator=generator) < probability).sum())
+    row, column = real[torch.randperm(len(real), generator=generator)[:many]].T
+    masked, targets = tokens.clone(), torch.full_like(tokens, pad_id)
+    masked[row, column], targets[row, column] = mask_id, tokens[row, column]
+    return masked, targets
+
+
+@wrong("mask_tokens", "the same number of tokens")
+def a_fixed_number_in_all(tokens, mask_id, pad_id, probability, generator):
+    """`randperm` over the real tokens of the batch: that share of them, exactly."""
+    real = (tokens != pad_id).nonzero()
+    order = torch.randperm(len(real), generator=generator)
+    row, column = real[order[: round(probability * len(real))]].T
+    hidden = torch.zeros_like(tokens, dtype=torch.bool)
+    hidden[row, column] = True
+    return tokens.masked_fill(hidden, mask_id), tokens.masked_fill(~hidden, pad_id)
+
+
+@wrong("mask_tokens", "Neighbours are hidden together")
+def in_pairs(tokens, mask_id, pad_id, probability, generator):
+    """Spans, as in SpanBERT."""
+    rows, length = tokens.shape
+    drawn = torch.rand(rows, length // 2 + 1, generator=generator) < probability
+    hidden = drawn.repeat_interleave(2, 1)[:, :length] & (tokens != pad_id)
+    return tokens.masked_fill(hidden, mask_id), tokens.masked_fill(~hidden, pad_id)
+
+
+@wrong("mask_tokens", "Every token was hidden")
+def real_or_drawn(tokens, mask_id, pad_id, probability, generator):
+    """| for &."""
+    drawn = torch.rand(tokens.shape, generator=generator) < probability
+    hidden = drawn | (tokens != pad_id)
+    return tokens.masked_fill(hidden, mask_id), tokens.masked_fill(~hidden, pad_id)
+
+
+@wrong("mask_tokens", "of the real tokens were hidden", "expected about 30%")
+def a_share_of_all_places(tokens, mask_id, pad_id, probability, generator):
+    """The share is meant of B · L, and only real tokens may be hidden."""
+    probability = probability * tokens.numel() / (tokens != pad_id).sum()
+    hidden = hidden_places(tokens, pad_id, probability, generator)
+    return tokens.masked_fill(hidden, mask_id), tokens.masked_fill(~hidden, pad_id)
+
+
+@wrong("mask_tokens", "With probability 0, masked")
+def in_whole_percents(tokens, mask_id, pad_id, probability, generator):
+    """0 is among the hundred numbers, and <= takes one too many."""
+    drawn = torch.randint(100, tokens.shape, generator=generator) <= 100 * probability
+    hidden = drawn & (tokens != pad_id)
+    return tokens.masked_fill(hidden, mask_id), tokens.masked_fill(~hidden, pad_id)
+
+
 # ---- patchify
 
 
@@ -690,6 +807,57 @@ def cropped(images, patch):
     return joined(split(images[:, :, :h, :w], patch).permute(0, 2, 4, 1, 3, 5))
 
 
+@right("patchify")
+def with_a_convolution(images, patch):
+    if images.shape[2] % patch or images.shape[3] % patch:
+        raise ValueError(images.shape)
+    numbers = images.shape[1] * patch * patch
+    pick = torch.eye(numbers, dtype=torch.double).view(numbers, -1, patch, patch)
+    return F.conv2d(images.double(), pick, stride=patch).flatten(2).mT
+
+
+@right("patchify")
+def refused_by_reshape(images, patch):
+    try:
+        return joined(split_without_looking(images, patch).permute(0, 2, 4, 1, 3, 5))
+    except RuntimeError as error:
+        raise ValueError("patch must divide height and width") from error
+
+
+def split_without_looking(images, patch):
+    b, c, h, w = images.shape
+    return images.reshape(b, c, h // patch, patch, w // patch, patch)
+
+
+@wrong("patchify", "is invalid for input of size", "It should raise ValueError")
+def not_looked_at(images, patch):
+    """`reshape` complains anyway, but with another error."""
+    return joined(split_without_looking(images, patch).permute(0, 2, 4, 1, 3, 5))
+
+
+@wrong("patchify", "It should raise ValueError: patches of 2 do not divide")
+def asserted(images, patch):
+    """assert for raise."""
+    assert images.shape[2] % patch == 0 and images.shape[3] % patch == 0
+    return not_looked_at(images, patch)
+
+
+@wrong("patchify", "patches of 2 do not divide a picture of 4 × 5")
+def only_the_height(images, patch):
+    """Pictures are square."""
+    if images.shape[2] % patch:
+        raise ValueError("patch must divide the height")
+    return not_looked_at(images[..., : images.shape[3] // patch * patch], patch)
+
+
+@wrong("patchify", "does not exchange the last two axes")
+def unfold_and_reshape(images, patch):
+    """The shape of `F.unfold` put right by force."""
+    split(images, patch)
+    columns = F.unfold(images.double(), patch, stride=patch)
+    return columns.reshape(len(images), columns.shape[2], columns.shape[1])
+
+
 # ---- unpatchify
 
 
@@ -777,6 +945,20 @@ def for_matplotlib(patches, patch, channels, height, width):
 def lying_down(patches, patch, channels, height, width):
     """(B, C, W, H)."""
     return pasted_with_einsum(patches, patch, channels, height, width).mT
+
+
+@right("unpatchify")
+def pasted_by_index(patches, patch, channels, height, width):
+    place = torch.arange(channels * height * width).view(1, channels, height, width)
+    place = slice_by_slice(place, patch).flatten()
+    return patches.flatten(1)[:, place.argsort()].view(-1, channels, height, width)
+
+
+@wrong("unpatchify", "permuted as in `patchify`")
+def the_same_permutation(patches, patch, channels, height, width):
+    """The line of Task 5, copied."""
+    x = apart(patches, patch, channels, height, width).permute(0, 2, 4, 1, 3, 5)
+    return x.reshape(-1, channels, height, width)
 
 
 # ---- repaired_patches
@@ -867,3 +1049,15 @@ def repaired_strided(images, patch):
 def repaired_grey(images, patch):
     """One channel, as if the picture were grey."""
     return joined(split(images.mean(1, keepdim=True), patch).permute(0, 2, 4, 1, 3, 5))
+
+
+@right("repaired_patches")
+def repaired_width_first(images, patch):
+    x = images.unfold(3, patch, patch).unfold(2, patch, patch)  # the last two axes: width, height
+    return x.permute(0, 2, 3, 1, 5, 4).flatten(3).flatten(1, 2)
+
+
+@wrong("repaired_patches", "does not exchange the last two axes")
+def repaired_by_unfold_and_reshape(images, patch):
+    """The shape of `F.unfold` put right by force."""
+    return unfold_and_reshape(images, patch)

@@ -217,6 +217,36 @@ class GammaCutOff(GivenNorm):
         return self.gamma.data * x / (x.square().mean(-1, keepdim=True) + self.eps).sqrt()
 
 
+@right("RMSNorm")
+class WithAHelper(torch.nn.Module):
+    def __init__(self, d_model, eps=1e-6):
+        super().__init__()
+        self.gamma = torch.nn.Parameter(torch.ones(d_model))
+        self.d_model, self.eps = d_model, eps
+
+    def root(self, x):
+        return ((x * x).sum(-1) / self.d_model + self.eps).sqrt().unsqueeze(-1)
+
+    def forward(self, x):
+        return x / self.root(x) * self.gamma
+
+
+@wrong("RMSNorm", "divided by `x.std()`")
+class ByTheSpread(GivenNorm):
+    """Without the mean, what is left of LayerNorm is the spread."""
+
+    def forward(self, x):
+        return self.gamma * x / (x.std(-1, keepdim=True) + self.eps)
+
+
+@wrong("RMSNorm", "the root of `x.var()`")
+class ByTheVariance(GivenNorm):
+    """The same with `var`."""
+
+    def forward(self, x):
+        return self.gamma * x * (x.var(-1, keepdim=True) + self.eps).rsqrt()
+
+
 # ---- swiglu
 
 
@@ -302,6 +332,22 @@ def no_gate_at_all(x, w_gate, w_up, w_down):
 def with_residual(x, w_gate, w_up, w_down):
     """The layer's line, not the network's."""
     return x + (F.silu(x @ w_gate) * (x @ w_up)) @ w_down
+
+
+@right("swiglu")
+def unit_by_unit(x, w_gate, w_up, w_down):
+    result = torch.zeros_like(x)
+    for gate, up, down in zip(w_gate.T, w_up.T, w_down, strict=True):
+        z = x @ gate
+        result = result + (z / (1 + torch.exp(-z)) * (x @ up))[..., None] * down
+    return result
+
+
+@wrong("swiglu", "exp of a large number")
+def silu_by_hand(x, w_gate, w_up, w_down):
+    """σ written as eᶻ / (1 + eᶻ)."""
+    power = torch.exp(x @ w_gate)
+    return (x @ w_gate * power / (1 + power) * (x @ w_up)) @ w_down
 
 
 # ---- grouped_query_attention
@@ -436,6 +482,39 @@ def mask_added(query, key, value, mask=None):
     return (scores if mask is None else scores + mask).softmax(-1) @ value
 
 
+@right("grouped_query_attention")
+def group_by_group(query, key, value, mask=None):
+    groups = key.shape[1]
+    scores = torch.cat([q @ k.mT for q, k in both_split(query, key, groups)], 1)
+    scores = scores / query.shape[-1] ** 0.5
+    if mask is not None:
+        scores = torch.where(mask, scores, torch.finfo(scores.dtype).min)
+    weights = scores.softmax(-1)
+    return torch.cat([w @ v for w, v in both_split(weights, value, groups)], 1)
+
+
+def both_split(heads, shared, groups):
+    return zip(heads.chunk(groups, 1), shared.chunk(groups, 1), strict=True)
+
+
+@wrong("grouped_query_attention", "exp of a large number")
+def exp_without_the_maximum(query, key, value, mask=None):
+    """The formula of the softmax as it stands."""
+    key, value = spread(query, key, value)
+    power = (query @ key.mT / query.shape[-1] ** 0.5).exp()
+    power = power if mask is None else power * mask
+    return power / power.sum(-1, keepdim=True) @ value
+
+
+@wrong("grouped_query_attention", "does not fit into float16")
+def minus_a_billion(query, key, value, mask=None):
+    """-1e9, as in most programs."""
+    key, value = spread(query, key, value)
+    scores = query @ key.mT / query.shape[-1] ** 0.5
+    scores = scores if mask is None else scores.masked_fill(~mask, -1e9)
+    return scores.softmax(-1) @ value
+
+
 # ---- top1_route
 
 
@@ -537,6 +616,34 @@ def gate_without_gradient(x, router_weight):
     """The router would never learn."""
     gate, expert = (x @ router_weight).softmax(-1).detach().max(-1)
     return expert, gate
+
+
+@right("top1_route")
+def sorted_in_double(x, router_weight):
+    scores = torch.einsum("nd,de->ne", x.double(), router_weight.double())
+    best = scores.softmax(-1).sort(-1, descending=True)
+    return [best.indices[:, 0], best.values[:, 0]]
+
+
+@wrong("top1_route", "after the choice, and over the tokens")
+def softmax_of_the_chosen_scores(x, router_weight):
+    """The only axis that is left after the choice."""
+    score, expert = (x @ router_weight).max(-1)
+    return expert, score.softmax(-1)
+
+
+@wrong("top1_route", "exp of a large number")
+def route_by_exp(x, router_weight):
+    """The formula of the softmax as it stands."""
+    power = (x @ router_weight).exp()
+    return power.argmax(-1), power.amax(-1) / power.sum(-1)
+
+
+@wrong("top1_route", "cut off from the weights")
+def gates_in_a_new_tensor(x, router_weight):
+    """The usual answer to "does not require grad"."""
+    gate, expert = (x @ router_weight).softmax(-1).max(-1)
+    return expert, torch.tensor(gate.tolist(), dtype=x.dtype, requires_grad=True)
 
 
 # ---- balance_loss
@@ -649,6 +756,19 @@ def as_a_float(probabilities, expert):
     return torch.tensor(loss.item(), dtype=probabilities.dtype)
 
 
+@right("balance_loss")
+def every_pair_of_tokens(probabilities, expert):
+    N, E = probabilities.shape
+    went = torch.eye(E, dtype=probabilities.dtype)[expert]
+    return torch.einsum("ne,me->", went, probabilities) * E / N**2
+
+
+@wrong("balance_loss", "No gradient hangs on the result")
+def balance_in_a_new_tensor(probabilities, expert):
+    """The usual answer to "does not require grad"."""
+    return torch.tensor(looked_up(probabilities, expert).item(), requires_grad=True)
+
+
 # ---- repaired_shares
 
 
@@ -759,3 +879,27 @@ def multiplied_by_the_mask(losses, real, size):
 def already_added_up(losses, real, size):
     """The sum over the processes."""
     return losses[real].mean()
+
+
+@right("repaired_shares")
+def filled_rank_by_rank(losses, real, size):
+    result = torch.zeros(size, dtype=losses.dtype)
+    for rank in range(size):
+        mine = range(rank, len(losses), size)
+        result[rank] = losses[mine].masked_select(real[mine]).sum() / real.count_nonzero()
+    return result
+
+
+@wrong("repaired_shares", "nothing has changed")
+def shares_as_they_were(losses, real, size):
+    """The program of the task."""
+    mine = slice(0, len(losses) // size)
+    mean = (losses[mine] * real[mine]).sum() / real[mine].sum()
+    return torch.stack([mean / size] * size)
+
+
+@wrong("repaired_shares", "each sentence is averaged first")
+def sentences_averaged_first(losses, real, size):
+    """A mean over the row, then over the rows."""
+    means = losses.masked_fill(~real, 0).sum(1) / real.sum(1)
+    return torch.stack([means[rank::size].sum() for rank in range(size)]) / len(losses)

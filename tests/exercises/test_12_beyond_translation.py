@@ -101,6 +101,11 @@ def lm_mistakes(logits, tokens, pad_id):
     by_read = costs[tokens[:, :-1] != pad_id].mean()
     probability = says.softmax(-1).gather(-1, answers[..., None])[..., 0]
     return {
+        f"ln is taken of softmax + {limit:g}, where a small P is lost: use `log_softmax`.": (
+            lambda limit=limit: -(probability[real] + limit).log().mean()
+        )
+        for limit in (0, 1e-12, 1e-10, 1e-9, 1e-8, 1e-6)
+    } | {
         "nothing is shifted: each place is asked for the token that it reads.": lambda: lm_loss(
             logits, tokens, pad_id, 0
         ),
@@ -122,6 +127,20 @@ def lm_mistakes(logits, tokens, pad_id):
         "rows are averaged first: then a token of a short row counts more.": per_row.mean(),
         "the sum is returned, and not the mean.": costs[real].sum(),
         "the sum is divided by the number of rows.": costs[real].sum() / len(tokens),
+        "the sum is divided by the number of all places: pads and first tokens do not count.": (
+            costs[real].sum() / tokens.numel()
+        ),
+        "all rows are joined before the shift: the last place of a row is asked for the first "
+        "token of the next.": lambda: F.cross_entropy(
+            logits.flatten(0, 1)[:-1], tokens.flatten()[1:], ignore_index=pad_id
+        ),
+        "`reshape` or `view` makes (B, V, L) of the logits, and tears them apart: "
+        "`transpose(1, 2)`.": lambda: F.cross_entropy(
+            says.reshape(len(says), -1, says.shape[1]), answers, ignore_index=pad_id
+        ),
+        "the softmax runs over the places: the words are dim=-1.": lambda: F.nll_loss(
+            says.log_softmax(1).transpose(1, 2), answers, ignore_index=pad_id
+        ),
         "one loss for each row is returned.": per_row,
         "one loss for each token is returned.": costs,
         "the sign is missing: it is the mean of +ln P.": -costs[real].mean(),
@@ -179,16 +198,24 @@ def test_a_row_of_one_token_predicts_nothing(causal_lm_loss):
     )
 
 
+def test_large_logits_lose_nothing(causal_lm_loss):
+    logits, tokens, pad_id = some_text()
+    given = (1000 * logits, tokens, pad_id)
+    nan = "exp of a large logit is inf, and inf/inf is NaN: use `log_softmax`."
+    expect(causal_lm_loss(*given), lm_loss(*given).float(), lm_mistakes(*given), nan=nan)
+
+
 def test_the_loss_can_be_learnt_from(causal_lm_loss):
     logits, tokens, pad_id = some_text()
     logits.requires_grad_()
-    loss = causal_lm_loss(logits, tokens, pad_id)
-    if not isinstance(loss, torch.Tensor) or not loss.requires_grad:
+    loss, came = causal_lm_loss(logits, tokens, pad_id), None
+    if isinstance(loss, torch.Tensor) and loss.requires_grad:
+        (came,) = torch.autograd.grad(loss, logits, allow_unused=True)
+    if came is None:
         raise CheckFailed(
             "The loss is cut off from the logits, so nothing can be learnt. Return a tensor, "
-            "without .item(), .detach() and .numpy()."
+            "without .item(), .detach(), .numpy() and torch.tensor()."
         )
-    (came,) = torch.autograd.grad(loss, logits)
     (wanted,) = torch.autograd.grad(lm_loss(logits, tokens, pad_id), logits)
     expect(came, wanted, names=("The gradient of the logits",))
 
@@ -282,10 +309,10 @@ def a_generator(seed=7):
     return torch.Generator().manual_seed(seed)
 
 
-def some_tokens(rows=40, length=50, pad_id=0):
+def some_tokens(rows=90, length=50, pad_id=0):
     tokens = torch.randint(3, 9, (rows, length))
     for row in range(rows):
-        tokens[row, length - row % 9 :] = pad_id
+        tokens[row, length - length * (row % 9) // 10 :] = pad_id
     return tokens
 
 
@@ -304,6 +331,8 @@ def gaps_of(tokens, mask_id, pad_id, came):
     hidden = masked == mask_id
     if torch.equal(masked, tokens) and (targets == pad_id).all():
         raise CheckFailed("Nothing was hidden.")
+    if hidden[tokens != pad_id].all():
+        raise CheckFailed("Every token was hidden, whatever the probability is.")
     if (hidden & (tokens == pad_id)).any():
         raise CheckFailed("A pad was hidden. Pads are no tokens: nothing is to be learnt there.")
     if (targets == mask_id).any():
@@ -350,6 +379,9 @@ def test_each_token_is_drawn_by_itself(mask_tokens):
         )
     if rows.std() > 0.3:
         raise CheckFailed("Whole rows are hidden: draw for each token.")
+    share, alike = hidden.double().mean(), hidden[:, 1:] == hidden[:, :-1]
+    if alike.double().mean() > share**2 + (1 - share) ** 2 + 0.1:
+        raise CheckFailed("Neighbours are hidden together: draw for each token by itself.")
 
 
 def test_gaps_and_what_stood_in_them(mask_tokens):
@@ -387,10 +419,16 @@ def test_what_is_random_comes_from_the_generator(mask_tokens):
     second = gaps_of(tokens, 9, 0, mask_tokens(tokens, 9, 0, 0.4, generator))
     if torch.equal(first, second):
         raise CheckFailed("Two calls in a row gave the same gaps: do not seed the generator.")
+    calls = [mask_tokens(tokens, 9, 0, 0.4, a_generator(seed)) for seed in range(6)]
+    if len({int(gaps_of(tokens, 9, 0, came).sum()) for came in calls}) == 1:
+        raise CheckFailed(
+            "Each call hides the same number of tokens. Each token is hidden with this "
+            "probability, independently of all others."
+        )
 
 
 def test_all_or_nothing(mask_tokens):
-    tokens = some_tokens(4, 12)
+    tokens = some_tokens(40)  # so many that even a rare gap shows
     masked, targets = mask_tokens(tokens, 9, 0, 1.0, a_generator())
     expect(masked, torch.where(tokens == 0, 0, 9), names=("With probability 1, masked",))
     expect(targets, tokens, names=("With probability 1, targets",))
@@ -441,6 +479,8 @@ def cut_mistakes(images, patch):
             images, patch, (0, 1, 2, 4, 3, 5)
         ),
         "`F.unfold` gives (B, numbers, patches): the last two axes are exchanged.": columns,
+        "`F.unfold` gives (B, numbers, patches), and `reshape` or `view` does not exchange the "
+        "last two axes: `transpose(1, 2)`.": columns.reshape(shape),
         "row and column are not joined: (B, rows · columns, numbers) is asked for.": (
             cut(images, patch).reshape(b, h // patch, w // patch, -1)
         ),
@@ -504,6 +544,9 @@ def paste_mistakes(patches, patch, channels, height, width):
         "the patches are taken to be ordered column by column.": lambda: turned.permute(
             0, 3, 2, 4, 1, 5
         ).reshape(shape),
+        "the axes are permuted as in `patchify`: the way back needs the inverse.": lambda: paste(
+            patches, patch, channels, height, width, (0, 2, 4, 1, 3, 5)
+        ),
         "the axes of rows within and columns of patches are exchanged.": lambda: paste(
             patches, patch, channels, height, width, (0, 3, 4, 1, 5, 2)
         ),

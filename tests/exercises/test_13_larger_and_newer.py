@@ -17,6 +17,8 @@ from transformer_lab.checking.diagnosis import (
 
 FORBIDDEN = {"RMSNorm": ("nn.RMSNorm", "F.rms_norm")}  # as the task says
 
+OVERFLOW = "exp of a large number is inf, and inf/inf is NaN. PyTorch's own function avoids it."
+
 # ---- predicted_sizes
 
 
@@ -104,6 +106,12 @@ def rms_mistakes(x, gamma, eps):
         "the mean is subtracted above the fraction line.": gamma * centred / root,
         "x is divided by its standard deviation: the mean is subtracted below the line.": (
             gamma * x / (variance + eps).sqrt()
+        ),
+        "x is divided by `x.std()`: the mean is subtracted in it, and ε stands outside.": lambda: (
+            gamma * x / (x.std(-1, keepdim=True) + eps)
+        ),
+        "x is divided by the root of `x.var()`: the mean is subtracted in it.": lambda: (
+            gamma * x / (x.var(-1, keepdim=True) + eps).sqrt()
         ),
         "ε is added to the root: it stands inside.": gamma * x / (square.sqrt() + eps),
         "ε is missing, or it is not self.eps.": gamma * x / square.sqrt(),
@@ -270,7 +278,8 @@ def in_dtype(mistakes, dtype):
 
 def check_gated(swiglu, given):
     expected = gated(*(each.double() for each in given)).to(given[0].dtype)
-    expect(swiglu(*given), expected, in_dtype(gated_mistakes(*given), given[0].dtype))
+    mistakes = in_dtype(gated_mistakes(*given), given[0].dtype)
+    expect(swiglu(*given), expected, mistakes, nan=OVERFLOW)
 
 
 def test_the_gated_network(swiglu):
@@ -281,6 +290,11 @@ def test_the_gated_network(swiglu):
 def test_the_gated_network_in_half_and_double_precision(swiglu):
     for dtype in (torch.float16, torch.float64):
         check_gated(swiglu, network_of(2, 3, 4, 6, dtype))
+
+
+def test_the_gated_network_of_large_numbers(swiglu):
+    x, *weights = network_of(2, 3, 4, 6, torch.float64)
+    check_gated(swiglu, (1000 * x, *weights))
 
 
 def test_the_gated_network_begins_anew(swiglu):
@@ -384,6 +398,12 @@ def heads_of(B, H, G, Lq, Lk, d, dtype=torch.float32):
     return [torch.randn(shape).to(dtype) for shape in shapes]
 
 
+TOO_LOW = (
+    "The number that is filled in where the mask is False does not fit into float16, whose lowest "
+    "is −65,504. Fill with −math.inf, or with torch.finfo(scores.dtype).min."
+)
+
+
 def some_mask(*shape):
     mask = torch.rand(shape) < 0.6
     mask[..., 0] = True
@@ -398,7 +418,12 @@ def check_grouped(attend, given, mask=None):
     expected = grouped(*wide, mask).to(given[0].dtype)
     mistakes = in_dtype(grouped_mistakes(*given, mask), given[0].dtype)
     arguments = given if mask is None else [*given, mask]
-    expect(attend(*arguments), expected, mistakes)
+    try:
+        answer = attend(*arguments)
+    except RuntimeError as error:
+        assert "without overflow" not in str(error), TOO_LOW
+        raise
+    expect(answer, expected, mistakes, nan=OVERFLOW)
 
 
 def test_each_head_reads_its_group(grouped_query_attention):
@@ -418,6 +443,11 @@ def test_grouped_attention_in_half_and_double_precision(grouped_query_attention)
         given = heads_of(2, 6, 2, 3, 5, 4, dtype)
         check_grouped(grouped_query_attention, given)
         check_grouped(grouped_query_attention, given, some_mask(2, 1, 3, 5))
+
+
+def test_grouped_attention_with_large_scores(grouped_query_attention):
+    query, key, value = heads_of(2, 6, 2, 3, 5, 4, torch.float64)
+    check_grouped(grouped_query_attention, (1000 * query, key, value))
 
 
 def test_grouped_attention_begins_anew(grouped_query_attention):
@@ -454,6 +484,8 @@ def route_mistakes(x, weight):
         ),
         "the softmax is taken after the choice: of one number it is always 1, and the router "
         "learns nothing. Take it over all experts first.": gates(torch.ones_like(gate)),
+        "the softmax is taken after the choice, and over the tokens. Take it over all experts "
+        "first.": gates(raw.softmax(0)),
         "the gate is the score: it is its softmax probability.": gates(raw),
         "the gate goes through σ: it is a softmax over the experts.": gates(raw.sigmoid()),
         "the softmax runs over the two best experts: it runs over all.": gates(top2),
@@ -490,11 +522,12 @@ def tokens_and_router(N, d, E, dtype=torch.float32):
     return torch.randn(N, d).to(dtype), torch.randn(d, E).to(dtype)
 
 
-def check_route(top1_route, x, weight):
+def check_route(top1_route, x, weight, hint=None):
     expert, gate = route(x.double(), weight.double())
     names = "The expert", "The gate"
     given = expert, gate.to(x.dtype)
-    expect(top1_route(x, weight), given, route_mistakes(x, weight), names=names)
+    mistakes = route_mistakes(x, weight)
+    expect(top1_route(x, weight), given, mistakes, names=names, nan=OVERFLOW, hint=hint)
 
 
 def test_each_token_has_its_expert_and_its_gate(top1_route):
@@ -508,15 +541,21 @@ def test_a_route_in_other_dtypes(top1_route):
     check_route(top1_route, x, torch.tensor([[1.0, -1.0, 0.0], [0.0, 2.0, -1.0]]).half())
 
 
+def test_a_route_with_large_scores(top1_route):
+    x, weight = tokens_and_router(6, 4, 3, torch.float64)
+    check_route(top1_route, 1000 * x, weight, hint=lambda _: OVERFLOW)
+
+
 def test_the_router_learns_through_the_gate(top1_route):
     x, weight = tokens_and_router(6, 4, 3, torch.float64)
     weight.requires_grad_()
     answer = top1_route(x, weight)
     check_route(lambda *_: answer, x, weight.detach())
-    gate = answer[1]
-    if not gate.requires_grad:
+    gate, came = answer[1], None
+    if gate.requires_grad:
+        (came,) = torch.autograd.grad(gate.sum(), weight, allow_unused=True)
+    if came is None:
         raise CheckFailed(CUT, "top1_route(x, router_weight)")
-    (came,) = torch.autograd.grad(gate.sum(), weight)
     (wanted,) = torch.autograd.grad(route(x, weight)[1].sum(), weight)
     expect(came, wanted, names=("The gradient of router_weight",), call="top1_route(x, …)")
 
@@ -615,14 +654,15 @@ def test_the_balance_has_a_gradient(balance_loss):
     probabilities.requires_grad_()
     answer = balance_loss(probabilities, expert)
     check_balance(lambda *_: answer, probabilities.detach(), expert)
-    call = "balance_loss(probabilities, expert)"
-    if not isinstance(answer, Tensor) or not answer.requires_grad:
+    call, came = "balance_loss(probabilities, expert)", None
+    if isinstance(answer, Tensor) and answer.requires_grad:
+        (came,) = torch.autograd.grad(answer, probabilities, allow_unused=True)
+    if came is None:
         raise CheckFailed(
             "No gradient hangs on the result, so it balances nothing. Do without .detach(), "
-            ".numpy(), .data, .item(), .tolist() and torch.no_grad().",
+            ".numpy(), .data, .item(), .tolist(), torch.tensor() and torch.no_grad().",
             call,
         )
-    (came,) = torch.autograd.grad(answer, probabilities)
     (wanted,) = torch.autograd.grad(balance(probabilities, expert), probabilities)
     expect(came, wanted, names=("The gradient of probabilities",), call=call)
 
@@ -661,7 +701,13 @@ def shares_mistakes(losses, real, size):
     torch_chunks = [part.sum() for part in clean.chunk(size)]
     dropped = clean[: chunk * size]
     same = clean[first].sum()
+    row_means = clean.sum(1) / real.sum(1).clamp(min=1)
     return {
+        "nothing has changed: every process reads the same sentences, and divides by their tokens "
+        "and by the number of processes.": lambda: (same / real[first].sum() / size).repeat(size),
+        "each sentence is averaged first: then a token of a short one counts more.": (
+            torch.stack([row_means[r::size].sum() for r in range(size)]) / B
+        ),
         "each process takes the mean over its own tokens, and the means are averaged: divide by "
         "the tokens of the whole batch.": each(lambda loss, count: means(loss, count) / size),
         "each process takes the mean over its own tokens: divide by the tokens of the whole "

@@ -74,6 +74,9 @@ def expect_error(kind: type[Exception], why: str, function: Callable, *arguments
         result = function(*arguments)
     except kind:
         return
+    except Exception as error:
+        error.add_note(f"It should raise {kind.__name__}: {why}")
+        raise
     raise CheckFailed(
         f"It returned {describe(result)}; it should raise {kind.__name__}: {why}", _call(result)
     )

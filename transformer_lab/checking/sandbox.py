@@ -77,9 +77,9 @@ def _explained(error: BaseException) -> Exception:
     if isinstance(error, AssertionError) and _is_ours(frames[-1][0].f_code.co_filename):
         return CheckFailed(str(error).split("\nassert ")[0], call)  # pytest adds the comparison
     text = f"{type(error).__name__}: {str(error)[:300]}"
-    hint = ""
+    hint = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
     if isinstance(error, NameError):
-        hint = "\nEverything it uses must be imported, or defined in the same notebook."
+        hint += "\nEverything it uses must be imported, or defined in the same notebook."
     for frame, line in reversed(frames):
         file = frame.f_code.co_filename
         if not _is_ours(file) and not is_library(file):
