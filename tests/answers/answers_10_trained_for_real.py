@@ -33,6 +33,11 @@ def as_numpy_numbers_in_a_tuple():
     return np.int64(3), 1.0, 5 / 6, np.log(0.5) - 1, torch.tensor(1.5), 303
 
 
+@right("predicted_scores")
+def rounded_on_paper():
+    return [3, 1, 0.83, -1.693, 1.5, 303]
+
+
 @wrong("predicted_scores", "a is not 6", "without clipping")
 def nothing_clipped_on_paper():
     """a, dog, a, dog, a, dog."""
@@ -203,6 +208,21 @@ def joined_without_a_space(hypothesis, reference, n):
     return (found & other).total(), found.total()
 
 
+@wrong("clipped_matches", "text is looked for in text")
+def found_in_a_string(hypothesis, reference, n):
+    """str.count does not know where a word ends."""
+    text = " ".join(reference)
+    counts = Counter(map(" ".join, grams(hypothesis, n)))
+    return sum(min(count, text.count(gram)) for gram, count in counts.items()), counts.total()
+
+
+@wrong("clipped_matches", "everything is lower-cased")
+def in_lower_case(hypothesis, reference, n):
+    """Text is cleaned from habit."""
+    sides = ([token.lower() for token in side] for side in (hypothesis, reference))
+    return with_counters(*sides, n)
+
+
 @wrong("clipped_matches", "the last n-gram is missing")
 def range_too_short(hypothesis, reference, n):
     """range(len − n)."""
@@ -369,6 +389,25 @@ def no_root(hypotheses, references):
     """The product."""
     p = precisions_of(hypotheses, references)
     return 100 * shortness(hypotheses, references) * math.prod(p)
+
+
+@wrong("corpus_bleu", "counted together")
+def counted_together(hypotheses, references):
+    """One Counter for the corpus, filled in a loop over its sentences."""
+    precisions = []
+    for n in (1, 2, 3, 4):
+        found = Counter(gram for tokens in hypotheses for gram in grams(tokens, n))
+        allowed = Counter(gram for tokens in references for gram in grams(tokens, n))
+        precisions.append((found & allowed).total() / max(1, found.total()))
+    return 100 * shortness(hypotheses, references) * math.prod(precisions) ** 0.25
+
+
+@wrong("corpus_bleu", "1 is added to all counts")
+def add_one(hypotheses, references):
+    """So that no logarithm is of 0."""
+    counts = [sums(hypotheses, references, n) for n in (1, 2, 3, 4)]
+    precisions = [(matches + 1) / (total + 1) for matches, total in counts]
+    return 100 * shortness(hypotheses, references) * math.prod(precisions) ** 0.25
 
 
 @wrong("corpus_bleu", "n goes to 3 only")
@@ -546,6 +585,19 @@ def never_cleared_and_divided(model, batches, loss_fn):
         if p.grad is not None:
             p.grad /= tokens
     return total / tokens
+
+
+@wrong("accumulate_gradients", "A parameter that the loss does not depend on")
+def only_what_the_loss_reaches(model, batches, loss_fn):
+    """`allow_unused`, and where None came back, nothing is done."""
+    learning = [p for p in model.parameters() if p.requires_grad]
+    parts = [loss_fn(model, batch) for batch in batches]
+    loss = sum(part for part, _ in parts) / sum(count for _, count in parts)
+    grads = torch.autograd.grad(loss, learning, allow_unused=True)
+    for parameter, grad in zip(learning, grads, strict=True):
+        if grad is not None:
+            parameter.grad = grad
+    return loss.item()
 
 
 @wrong("accumulate_gradients", "cleared inside of the loop")
@@ -778,6 +830,28 @@ def stays_double(state_dicts):
     }
 
 
+@wrong("average_checkpoints", "only float32 is averaged")
+def float32_only(state_dicts):
+    """`dtype == torch.float32` for `is_floating_point()`."""
+    found = {name: tensor.clone() for name, tensor in state_dicts[-1].items()}
+    for name, tensor in found.items():
+        if tensor.dtype == torch.float32:
+            found[name] = torch.stack([state[name] for state in state_dicts]).mean(0)
+    return found
+
+
+@wrong("average_checkpoints", "1 and 63 twos")
+def running_mean_in_half_precision(state_dicts):
+    """Welford's step, m + (x − m) / n, in the dtype of the weights."""
+    found = {name: tensor.clone() for name, tensor in state_dicts[0].items()}
+    for n, state in enumerate(state_dicts[1:], start=2):
+        for name, tensor in state.items():
+            floating = tensor.is_floating_point()
+            change = (tensor - found[name]) / n if floating else None
+            found[name] = found[name] + change if floating else tensor.clone()
+    return found
+
+
 @wrong("average_checkpoints", "256 and 63 ones")
 def summed_in_half_precision(state_dicts):
     """The sum has the dtype of the weights; each is divided first."""
@@ -913,6 +987,24 @@ def mask_saves(d, f, N, V, S, T):
     return line_by_line(d, f, N, V, S, T) - 6 * N * T * T * d
 
 
+@wrong("training_flops", "T (T + 1) / 2 pairs")
+def mask_counted_exactly(d, f, N, V, S, T):
+    """Pairs that may attend."""
+    return line_by_line(d, f, N, V, S, T) - 6 * N * T * (T - 1) * d
+
+
+@wrong("training_flops", "target × target")
+def cross_attention_as_a_square(d, f, N, V, S, T):
+    """The lines of self-attention, copied."""
+    return line_by_line(d, f, N, V, S, T) + 12 * N * T * (T - S) * d
+
+
+@wrong("training_flops", "W_Q or W_O is applied to the source")
+def cross_output_of_the_source(d, f, N, V, S, T):
+    """Three projections of the source, one of the target."""
+    return line_by_line(d, f, N, V, S, T) + 6 * N * (S - T) * d * d
+
+
 @wrong("training_flops", "looking up embeddings is counted")
 def look_up_counted(d, f, N, V, S, T):
     """A product with one-hot vectors."""
@@ -957,7 +1049,14 @@ def by_cached_references(outputs, references):
 
 
 @right("repaired_bleu")
+def by_name(outputs, references):
+    streams = list(zip(*([reference] for reference in references), strict=True))
+    return BLEU(tokenize="13a").corpus_score(outputs, streams).score
+
+
+@wrong("repaired_bleu", "nothing is smoothed")
 def by_its_own_words(outputs, references):
+    """sacreBLEU's tokens, and BLEU as in task 3."""
     tokenize = BLEU().tokenizer
     lines = ([tokenize(text).split() for text in side] for side in (outputs, references))
     return plainly(*lines)
@@ -981,6 +1080,24 @@ def still_a_mean(outputs, references):
 def streams_of_one(outputs, references):
     """ragas, issue 2888."""
     return BLEU().corpus_score(outputs, [[reference] for reference in references]).score
+
+
+@wrong("repaired_bleu", "handed over as it is")
+def a_stream_for_each_sentence(outputs, references):
+    """`sentence_score(output, references)` takes such a list."""
+    return BLEU().corpus_score(outputs, references).score
+
+
+@wrong("repaired_bleu", "effective order")
+def effective_order_kept(outputs, references):
+    """The first line of the broken function."""
+    return BLEU(effective_order=True).corpus_score(outputs, [references]).score
+
+
+@wrong("repaired_bleu", "intl")
+def another_tokeniser(outputs, references):
+    """For text with quotation marks that are not ASCII."""
+    return BLEU(tokenize="intl").corpus_score(outputs, [references]).score
 
 
 @wrong("repaired_bleu", "lower-cased")

@@ -26,6 +26,11 @@ def computed():
     return (6 / 4, 20 - 16 - 1, (step @ step)[1, 1], 1 - 2 / 3, 0 + 0, 0.4 / (0.08 + 0.4))
 
 
+@right("predicted_looks")
+def rounded_on_paper():
+    return [1.5, 3, 0.25, 0.33, 0, 0.833]
+
+
 def but(**changes):
     answers = dict(zip("abcdef", (1.5, 3, 0.25, 1 / 3, 0, 5 / 6), strict=True)) | changes
     return list(answers.values())
@@ -147,6 +152,24 @@ def nan_to_num(weights):
 def entropy_with_nan(weights):
     """The formula as it stands on paper."""
     return -(weights * weights.log()).sum(-1)
+
+
+@wrong("attention_entropy", "is added inside the logarithm")
+def with_a_large_epsilon(weights):
+    """1e-9 is too small for float16, so a larger one is taken."""
+    return -(weights * (weights + 1e-3).log()).sum(-1)
+
+
+@wrong("attention_entropy", "In float16, a 1e-9")
+def with_an_epsilon_that_vanishes(weights):
+    """The usual remedy."""
+    return -(weights * (weights + 1e-9).log()).sum(-1)
+
+
+@wrong("attention_entropy", "axes of length 1")
+def squeezed(weights):
+    """`keepdim`, and then `squeeze()` of every axis of length 1."""
+    return torch.special.entr(weights).sum(-1, keepdim=True).squeeze()
 
 
 @wrong("attention_entropy", "base 2")
@@ -286,6 +309,19 @@ def first_true_key(weights, truth):
     return (weights.argmax(-1) != truth.int().argmax(-1))[asked].double().mean().item()
 
 
+@wrong("alignment_error", "rows without one are not left out")
+def two_argmaxes(weights, truth):
+    """The shortest: as the accuracy of a classifier."""
+    return (weights.argmax(-1) != truth.int().argmax(-1)).double().mean().item()
+
+
+@wrong("alignment_error", "the rows do not belong together")
+def only_weights_left_out(weights, truth):
+    """The rows that are asked for are numbered anew."""
+    best = weights[truth.any(-1)].argmax(-1)
+    return 1 - truth[torch.arange(len(best)), best].double().mean().item()
+
+
 @wrong("alignment_error", "weight on false keys")
 def mass_elsewhere(weights, truth):
     """The share of the weight, and not of rows."""
@@ -394,6 +430,12 @@ def no_residual(layers):
 def not_halved(layers):
     """A + I."""
     return carried(layers, mix=lambda a, i: a + i)
+
+
+@wrong("attention_rollout", "needs its brackets")
+def brackets_forgotten(layers):
+    """A + I / 2."""
+    return carried(layers, mix=lambda a, i: a + i / 2)
 
 
 @wrong("attention_rollout", "added up, and not averaged")
@@ -616,6 +658,17 @@ def a_random_direction_for_each_row(weights, value):
     return weights + 0.5 * limit(weights, direction) * direction
 
 
+@right("same_output")
+def in_half_precision_at_the_end(weights, value):
+    return to_the_first_zero(weights, value).half()
+
+
+@wrong("same_output", "compute in float64")
+def in_single_precision(weights, value):
+    """A model's dtype."""
+    return to_the_first_zero(weights.float(), value.float()).float().double()
+
+
 @wrong("same_output", "that were given")
 def nothing_moved(weights, value):
     """The trivial answer."""
@@ -819,3 +872,17 @@ def over_the_whole_map(attention, keep):
     kept = attention.flatten().scatter(0, smallest, 0.0).view(length, length)
     step = (kept + eye_like(attention)) / 2
     return step / step.sum(-1, keepdim=True)
+
+
+@wrong("repaired_rollout_step", "> is too strict")
+def above_the_threshold(attention, keep):
+    """> for >=: the last of those that are to be kept falls out."""
+    kept = attention * (attention > attention.topk(keep, -1).values[:, -1:])
+    return F.normalize(kept + torch.eye(len(kept)).to(kept), p=1, dim=-1)
+
+
+@wrong("repaired_rollout_step", "after the residual is added")
+def filtered_after_the_residual(attention, keep):
+    """The lines in another order."""
+    step = (attention + torch.eye(len(attention)).to(attention)) / 2
+    return F.normalize(filtered(step, keep), p=1, dim=-1)

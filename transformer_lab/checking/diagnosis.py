@@ -83,20 +83,31 @@ def expect_error(kind: type[Exception], why: str, function: Callable, *arguments
 
 
 def expect_predictions(
-    answers: Any, right: Mapping[str, Any], hints: Mapping[str, Mapping[Any, str]]
+    answers: Any,
+    right: Mapping[str, Any],
+    hints: Mapping[str, Mapping[Any, str]],
+    *,
+    within: float = 0.0,
 ) -> None:
     """Raise `CheckFailed` unless the answers are the right ones, without giving those away.
 
     `hints["a"][7]` is said of the answer 7 to question a, `hints["a"][None]` of any other.
+    `within` is how far rounding on paper may lead: 0.006 takes 0.67 for 2/3.
     """
     __tracebackhide__ = True
     answers = answers.tolist() if isinstance(answers, (Tensor, np.ndarray)) else answers
     if not isinstance(answers, (list, tuple)) or len(answers) != len(right):
         wanted = f"{len(right)} answers: [{', '.join(right)}]"
         raise CheckFailed(f"It returned {_kind(answers)}, expected {wanted}.", _call(answers))
+
+    def same(answer: Any, value: Any) -> bool:
+        number = answer.item() if isinstance(answer, Tensor) and answer.ndim == 0 else answer
+        real = isinstance(number, numbers.Real) and isinstance(value, numbers.Real)
+        return close(answer, value) or (real and abs(number - value) < within)
+
     for (letter, expected), answer in zip(right.items(), answers, strict=True):
-        if not close(answer, expected):
-            known = (text for wrong, text in hints[letter].items() if close(answer, wrong))
+        if not same(answer, expected):
+            known = (text for wrong, text in hints[letter].items() if same(answer, wrong))
             hint = next(known, hints[letter][None])
             raise CheckFailed(f"{letter} is not {describe(answer)}. {hint}", _call(answers))
 
