@@ -4,7 +4,8 @@ The captioner of lesson 12 for three seeds, scored on pictures drawn as those of
 things never seen together and on things never seen at the right. A short training stands beside
 its controls, each as long: pictures shuffled among the captions; one picture for all; positions
 in one dimension (a sinusoid along the patches) and none. Of the longer one, where each word looks,
-against the middle of the picture, any patch, each head, and the model before it was trained.
+against the middle of the picture, any patch, each head, and the model before it was trained; and
+how it does on a thing at a place where it was never seen, by the phrase in which it is named.
 """
 
 import time
@@ -18,13 +19,14 @@ from transformer_lab import sinusoidal_encoding, train_tokenizer
 from transformer_lab.data.scenes import SIDE, SPLITS, scenes
 
 NAMES = ("learn", "Captioner", "caption_config", "pictures_and_captions", "next_token_loss")
-NAMES += ("all_right", "looks")
+NAMES += ("all_right", "looks", "by_phrase")
 ARMS = ("longer", "as it is", "pictures shuffled", "one picture for all", "positions 1-D")
 ARMS += ("no positions",)
 LONG = {"scenes": 8000, "tests": 400, "rows": 64, "patch": 4, "rate": 3e-3, "seeds": 3}
+LONG |= {"right": 1000, "others": 8000}
 LONG |= {"steps": 600, "control_steps": 250, "every": 50}
 SMOKE = LONG | {"scenes": 20, "tests": 10, "rows": 4, "seeds": 1, "steps": 2, "control_steps": 1}
-SMOKE |= {"every": 1}
+SMOKE |= {"every": 1, "right": 20, "others": 100}
 
 
 def changed(code: dict, arm: str, model, images: torch.Tensor) -> torch.Tensor:
@@ -64,6 +66,7 @@ def train_once(code: dict, data: dict, arm: str, sizes: dict, seed: int) -> dict
     row["cpu_seconds"] = round(time.process_time() - start, 1)
     if arm == "longer":
         row |= {"looks": looks_at(code, model, data), "looks_untrained": untrained}
+        row["by_phrase"] = score(code, model, data["phrases"])
     return row
 
 
@@ -91,6 +94,15 @@ def measure(code: dict, sizes: dict) -> Iterator[dict]:
     data["tests"] = {
         split: (*code["pictures_and_captions"](some, tokenizer), some)
         for split, some in drawn.items()
+    }
+    related = scenes(sizes["right"], 2, split="right") + scenes(sizes["others"], 2, split="test")
+    data["phrases"] = {
+        f"{name}, {'behind left of' if behind else 'otherwise'}": (
+            *code["pictures_and_captions"](some, tokenizer),
+            some,
+        )
+        for (name, behind), some in code["by_phrase"](related).items()
+        if some
     }
     for seed in range(sizes["seeds"]):
         for arm in ARMS:

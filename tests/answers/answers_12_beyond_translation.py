@@ -158,7 +158,7 @@ def not_shifted(logits, tokens, pad_id):
 
 @wrong("causal_lm_loss", "shifted twice")
 def shifted_twice(logits, tokens, pad_id):
-    """RRHF issue 49."""
+    """transformers, pull request 47395: in the data, and in the loss."""
     return F.cross_entropy(
         logits[:, :-2].flatten(0, 1), tokens[:, 2:].flatten(), ignore_index=pad_id
     )
