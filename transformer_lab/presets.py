@@ -91,8 +91,8 @@ PRESETS = {
         ),
         beam=5,
     ),
-    # For the comparison with the published figure, 41.02 on test2016; some hours on a CPU. Not there
-    # yet: one seed, run to its end, reached 39.3.
+    # For the comparison with the published figure, 41.02 on test2016; some hours on a CPU. It is
+    # not reached yet: one seed, run to its end, has 39.3.
     "multi30k-tok": Preset(
         data="multi30k-tok",
         model=_sizes(
