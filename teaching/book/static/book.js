@@ -7,7 +7,7 @@ function showMore(box) {
   const after = box.scrollWidth - box.clientWidth - before;
   const more = `${before > 8 ? "left" : ""}${after > 8 ? "right" : ""}`;
   if ((box.dataset.more ?? "") === more) return;
-  box.dataset.more = more;
+  more ? (box.dataset.more = more) : delete box.dataset.more;
   if (box.matches("mjx-container")) more ? (box.tabIndex = 0) : box.removeAttribute("tabindex");
 }
 
