@@ -12,7 +12,7 @@ project = "Transformer Lab"
 version = release = version_of("transformer-lab")
 copyright = "the authors of Transformer Lab; text and figures CC BY 4.0, code MIT"
 language = "en"
-exclude_patterns = ["exercises", "benchmarks", "stored"]  # copies of what pages link to
+exclude_patterns = ["benchmarks", "stored"]  # copies of what pages link to
 templates_path = [str(HERE / "templates")]
 extensions = [
     "myst_nb",
@@ -28,6 +28,7 @@ extensions = [
 nb_execution_mode = "off"
 nb_ipywidgets_js = {}  # MyST-NB would fetch these from other hosts; the outputs hold no widgets
 nb_number_source_lines = False
+nb_code_prompt_show, nb_code_prompt_hide = "Show the code", "Hide the code"
 myst_enable_extensions = ["amsmath", "deflist", "dollarmath"]
 myst_heading_anchors = 4
 myst_heading_slug_func = "links.anchor_of"
@@ -65,6 +66,7 @@ html_theme_options = {
     "navbar_align": "left",
     "header_links_before_dropdown": 6,
     "show_nav_level": 1,
+    "collapse_navigation": True,  # exercises are listed under the lesson that is open
     "show_toc_level": 2,
     "footer_start": ["copyright"],
     "footer_end": [],
@@ -72,4 +74,7 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {name: [] for name in ("index", "glossary", "search")}
+html_sidebars = {
+    **{name: ["lessons"] for name in ("index", "glossary", "search")},
+    **{f"{folder}/**": ["sidebar-nav-bs", "lessons"] for folder in ("api", "teaching")},
+}

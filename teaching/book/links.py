@@ -1,4 +1,4 @@
-"""A small extension of Sphinx: lessons' anchors, links to the glossary, readable signatures."""
+"""A small extension of Sphinx: anchors, links to the glossary, and what Sphinx's pages lack."""
 
 import re
 import tomllib
@@ -78,8 +78,25 @@ def plain_signatures(app, pagename, templatename, context, doctree):
     )
 
 
+def lesson_marks(app, pagename, templatename, context, doctree):
+    """In a lesson, link each figure to its own file, to be enlarged, and say what is Chinese."""
+    if pagename.startswith("notebooks/"):
+        figure = r'<img [^>]*?src="(\.\./_images/[^"]+)"[^>]*>'
+        body = re.sub(figure, r'<a class="figure" href="\1">\g<0></a>', context["body"])
+        chinese = r"[\u4e00-\u9fff]+(?![^<]*>)"  # not within a tag
+        context["body"] = re.sub(chinese, r'<span lang="zh">\g<0></span>', body)
+
+
+def list_lessons(app, pagename, templatename, context, doctree):
+    """Tell the template lessons.html the addresses and titles of all lessons."""
+    titles = app.env.titles
+    lessons = sorted(name for name in titles if re.match(r"notebooks/\d", name))
+    context["lessons"] = [(context["pathto"](name), titles[name].astext()) for name in lessons]
+
+
 def setup(app):
-    app.connect("html-page-context", plain_signatures)
+    for change in (plain_signatures, lesson_marks, list_lessons):
+        app.connect("html-page-context", change)
     app.connect("autodoc-process-docstring", escape)
     app.connect("doctree-resolved", link_terms)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

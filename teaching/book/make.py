@@ -1,8 +1,8 @@
 """Make the book: `make book`, or `python teaching/book/make.py`, writes build/book/html.
 
 The sources are gathered in build/book/source, in the same folders as in the course, so that a
-link between two files means the same in both. What is not a page is only linked to: an exercise
-or a program becomes a download.
+link between two files means the same in both. What is not a page is only linked to: a program
+becomes a download. The solutions are no part of the book.
 """
 
 import argparse
@@ -14,16 +14,23 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from string import Template
 
 ROOT = Path(__file__).resolve().parents[2]
 BOOK = ROOT / "teaching" / "book"
 PAGE = ROOT / "teaching" / "page"  # the model in the page: pages of their own
 BUILD = ROOT / "build" / "book"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
-# What pages link to and is no page itself, and where its copy stands.
-FILES = {"exercises": "exercises", "benchmarks": "benchmarks", "notebooks": "stored"}
-# A link to a notebook that is no lesson.
-EXERCISE = re.compile(r"\]\((?=\S*exercises/\w+\.ipynb\))")
+# What pages link to as a file, and where its copy stands.
+FILES = {
+    "benchmarks": "benchmarks",
+    "notebooks": "stored/notebooks",
+    "exercises": "stored/exercises",
+}
+# The page in which the model of a lesson, by its number, can be tried.
+DATES = '<a href="../teaching/page/dates.html">the date model</a>'
+HEAD = '<a href="../teaching/page/head.html">one attention head</a>'
+TRY = {"00": DATES, "02": HEAD, "08": DATES, "09": DATES}
 
 
 def make(build: Path = BUILD, pdf: bool = True, repository: str = "") -> Path:
@@ -38,8 +45,8 @@ def make(build: Path = BUILD, pdf: bool = True, repository: str = "") -> Path:
     gather(source, pdf=program is not None, repository=repository)
     options = ["-q", "-W", "--keep-going", "-j", "auto", "-c", BOOK, "-d", build / "doctrees"]
     subprocess.run([sys.executable, "-m", "sphinx", *options, source, html], check=True)
-    if PAGE.is_dir():
-        _load(PAGE / "make.py").copy_pages(html / "teaching" / "page", "../../notebooks/{}.html")
+    pages = _load(PAGE / "make.py")
+    pages.copy_pages(html / "teaching" / "page", "../../notebooks/{}.html", "../../index.html")
     if program:
         print_lessons(html, program)
     elif pdf:
@@ -52,8 +59,8 @@ def gather(source: Path, pdf: bool, repository: str) -> None:
     pages = {
         path.relative_to(BOOK / "pages"): path.read_text("utf-8")
         for path in (BOOK / "pages").rglob("*.md")
-        if PAGE.is_dir() or path.name != "page.md"
     }
+    pages[Path("index.md")] = first_page(pages[Path("index.md")], repository)
     for path in (ROOT / "teaching").rglob("*.md"):
         if BOOK not in path.parents:
             pages[path.relative_to(ROOT)] = path.read_text("utf-8")
@@ -66,6 +73,9 @@ def gather(source: Path, pdf: bool, repository: str) -> None:
         notebook = json.loads(path.read_text("utf-8"))
         lesson = lesson_page(path.stem, notebook, pdf, repository)
         pages[path.relative_to(ROOT)] = json.dumps(lesson, ensure_ascii=False)
+    for path in (ROOT / "exercises").glob("*.ipynb"):
+        exercises = exercise_page(path.stem, json.loads(path.read_text("utf-8")))
+        pages[path.relative_to(ROOT)] = json.dumps(exercises, ensure_ascii=False)
 
     source.mkdir(parents=True, exist_ok=True)
     for name, copy in FILES.items():
@@ -74,6 +84,7 @@ def gather(source: Path, pdf: bool, repository: str) -> None:
     for old in [
         *source.glob("*.md"),
         *source.glob("notebooks/*"),
+        *source.glob("exercises/*"),
         *source.glob("teaching/**/*.md"),
     ]:
         if old.relative_to(source) not in pages:
@@ -85,15 +96,27 @@ def gather(source: Path, pdf: bool, repository: str) -> None:
             file.write_text(text, "utf-8")
 
 
+def first_page(text: str, repository: str) -> str:
+    """Return the first page, which says where the course is and how README starts it."""
+    address = f"https://github.com/{repository}"
+    where = f"[{address}]({address})" if repository else "the folder that this book was built from"
+    commands = re.search(
+        r"```\nmake lab .*?```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL
+    )
+    return Template(text).substitute(where=where, commands=commands[0])
+
+
 def lesson_page(name: str, notebook: dict, pdf: bool, repository: str) -> dict:
     """Return a lesson as the book shows it; its outputs stay as they are stored."""
-    first, *_ = notebook["cells"]
-    title, newline, rest = "".join(first["source"]).partition("\n")
-    first["source"] = f"{title}\n\n{downloads(name, pdf, repository)}\n{newline}{rest}"
+    _put_under_title(downloads(name, pdf, repository), notebook)
+    if has_exercises(name):  # their page follows
+        toctree = f"```{{toctree}}\n:hidden:\n\n../exercises/{name}\n```"
+        cell = {"id": "exercises", "cell_type": "markdown", "metadata": {}, "source": toctree}
+        notebook["cells"].append(cell)
     for cell in notebook["cells"]:
         metadata = cell["metadata"]
-        if cell["cell_type"] == "markdown":
-            cell["source"] = EXERCISE.sub("](path:", "".join(cell["source"]))
+        if "alt" in metadata:
+            metadata["mystnb"] = {"image": {"alt": metadata["alt"]}}
         if metadata.get("jupyter", {}).get("source_hidden"):
             metadata.setdefault("tags", []).append("hide-input")
         if cell["cell_type"] == "code" and not cell["outputs"] and "alt" in metadata:
@@ -103,15 +126,39 @@ def lesson_page(name: str, notebook: dict, pdf: bool, repository: str) -> dict:
     return notebook
 
 
+def exercise_page(name: str, notebook: dict) -> dict:
+    """Return exercises as the book shows them: to be read, and to be done in the notebook."""
+    file = f"{{download}}`{name}.ipynb <../stored/exercises/{name}.ipynb>`"
+    line = (
+        "*This page is for reading. To do the exercises and have your answers checked, open* "
+        f"{file} *in the folder* `exercises/` *of [the course](../index.md).*"
+    )
+    _put_under_title(line, notebook)
+    notebook["metadata"]["no-search"] = "true"  # the same words as in the lesson, and stubs
+    return notebook
+
+
+def has_exercises(name: str) -> bool:
+    return (ROOT / "exercises" / f"{name}.ipynb").is_file()
+
+
+def _put_under_title(line: str, notebook: dict) -> None:
+    first, *_ = notebook["cells"]
+    title, newline, rest = "".join(first["source"]).partition("\n")
+    first["source"] = f"{title}\n\n{line}\n{newline}{rest}"
+
+
 def downloads(name: str, pdf: bool, repository: str) -> str:
     """Return the line of links under a lesson's title."""
-    links = [f"{{download}}`Notebook <../stored/{name}.ipynb>`"]
-    if (ROOT / "exercises" / f"{name}.ipynb").is_file():
-        links.append(f"{{download}}`Exercises <../exercises/{name}.ipynb>`")
+    links = [f"{{download}}`Notebook <../stored/notebooks/{name}.ipynb>`"]
+    if has_exercises(name):
+        links.append(f"[Exercises](../exercises/{name}.ipynb)")
     if pdf:
         links.append(f'<a href="../pdf/{name}.pdf">PDF</a>')
     if repository:
         links += launch_links(name, repository)
+    if page := TRY.get(name[:2]):
+        links.append(f"Try it in the page: {page}")
     return " · ".join(links)
 
 

@@ -96,8 +96,10 @@ def _png(weights, rows: list[str], columns: list[str], title: str, axes: tuple[s
     return buffer.getvalue()
 
 
-def copy_pages(folder: str | os.PathLike, lesson: str) -> None:
-    """Copy the pages for a book whose lessons have the address `lesson`, "{}" being the name."""
+def copy_pages(folder: str | os.PathLike, lesson: str, home: str) -> None:
+    """Copy the pages for a book whose first page is `home`, and whose lessons have the address
+    `lesson`, "{}" being the name.
+    """
     require("{}" in lesson, f"lesson must have a place for the name, {{}}, got {lesson!r}")
     folder = as_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -105,6 +107,7 @@ def copy_pages(folder: str | os.PathLike, lesson: str) -> None:
         if path.suffix == ".html":
             link = re.compile(r"\.\./\.\./notebooks/(\w+)\.ipynb")
             text = link.sub(lambda found: lesson.format(found[1]), path.read_text("utf-8"))
+            text = text.replace('href="../../README.md"', f'href="{home}"')
             write_atomically(folder / path.name, text.encode())
         elif path.suffix in (".js", ".css", ".png"):
             shutil.copyfile(path, folder / path.name)

@@ -20,11 +20,13 @@ pytestmark = [pytest.mark.book, pytest.mark.timeout(1800)]  # the first test bui
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS = sorted(path.stem for path in (ROOT / "notebooks").glob("[0-9]*.ipynb"))
+EXERCISES = sorted(path.stem for path in (ROOT / "exercises").glob("*.ipynb"))
 WIDE, TELEPHONE = {"width": 1280, "height": 850}, {"width": 375, "height": 740}
 CPU_SECONDS = 120
 SERIOUS = ("serious", "critical")
 OF_COLOUR = ("color-contrast", "link-in-text-block")  # the rest is the same in the dark
-KINDS = ("requests", "errors", "broken", "axe, light", "axe, dark", "text at 200 %", "telephone")
+KINDS = ("requests", "errors", "broken", "cut code", "axe, light", "axe, dark")
+KINDS += ("text at 200 %", "telephone", "telephone, text at 200 %")
 
 # Runs axe-core, and gives what it found in the words that a person needs. The thousand strokes of
 # a formula are left out: they are hidden from readers of screens, who are given its MathML.
@@ -49,6 +51,9 @@ STICKS_OUT = """() => {
         inner.getBoundingClientRect().right > it.getBoundingClientRect().right + 1)
         .slice(-3).concat(it).map((inner) => inner.outerHTML.slice(0, 120)));
 }"""
+# Code has a hundred columns at most: on an ordinary screen all of it is seen.
+CUT = """() => [...document.querySelectorAll("div.cell_input pre")].filter((it) =>
+    it.scrollWidth > it.clientWidth + 1).map((it) => it.innerText.slice(0, 150))"""
 # What a reader should not see: formulas in red, pictures that are missing or without words.
 BROKEN = """() => [
     ...document.querySelectorAll("mjx-merror, [data-mjx-error], .problematic, .stderr"),
@@ -57,14 +62,20 @@ BROKEN = """() => [
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """The folder of a new book, and the seconds that two cores worked on it."""
+def maker():
+    """The program that makes the book, as a module."""
     file = ROOT / "teaching" / "book" / "make.py"
     spec = importlib.util.spec_from_file_location("make_book", file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def made(maker, tmp_path_factory):
+    """The folder of a new book, and the seconds that two cores worked on it."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    html = module.make(tmp_path_factory.mktemp("book"), repository="owner/name")
+    html = maker.make(tmp_path_factory.mktemp("book"), repository="owner/name")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return html, seconds
@@ -109,6 +120,7 @@ def seen(book, pages, axe, chromium):
         page.evaluate("document.querySelectorAll('details').forEach(it => it.open = true)")
         page.evaluate(DRAWN)
         note("broken", page.evaluate(BROKEN))
+        note("cut code", page.evaluate(CUT))
         page.evaluate(axe)
         note("axe, light", page.evaluate(AXE, [SERIOUS, None]))
         page.emulate_media(color_scheme="dark")
@@ -120,6 +132,8 @@ def seen(book, pages, axe, chromium):
         page.evaluate("document.documentElement.style.fontSize = ''")
         page.set_viewport_size(TELEPHONE)
         note("telephone", page.evaluate(STICKS_OUT))
+        page.evaluate("document.documentElement.style.fontSize = '200%'")
+        note("telephone, text at 200 %", page.evaluate(STICKS_OUT))
         page.close()
     context.close()
     return found
@@ -159,6 +173,16 @@ def text_of(html: str) -> str:
     return unescape(re.sub(r"<[^>]+>", "", html))
 
 
+def squeezed(text: str) -> str:
+    return re.sub(r"\s+", "", text)
+
+
+def cells_of(folder, name) -> list[dict]:
+    """Return the cells of a notebook, each source as one string."""
+    cells = json.loads((ROOT / folder / f"{name}.ipynb").read_text("utf-8"))["cells"]
+    return [cell | {"source": "".join(cell["source"])} for cell in cells]
+
+
 # ---- The whole book
 
 
@@ -196,21 +220,77 @@ def test_every_internal_link_leads_somewhere(book, pages):
 
 @pytest.mark.parametrize("name", LESSONS)
 def test_a_lesson_is_there_with_all_its_outputs(book, name):
-    page = text_of((book / "notebooks" / f"{name}.html").read_text("utf-8"))
-    squeezed = re.sub(r"\s+", "", page)
-    for cell in json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text("utf-8"))["cells"]:
+    page = squeezed(text_of((book / "notebooks" / f"{name}.html").read_text("utf-8")))
+    for cell in cells_of("notebooks", name):
         for output in cell.get("outputs", []):
             printed = "".join(output.get("text", []))
-            assert re.sub(r"\s+", "", printed) in squeezed, printed
+            assert squeezed(printed) in page, printed
 
 
 @pytest.mark.parametrize("name", LESSONS)
-def test_notebook_and_exercises_can_be_downloaded_as_they_are(book, name):
+def test_a_figure_is_described_in_the_words_of_its_notebook_and_leads_to_its_file(book, name):
     page = (book / "notebooks" / f"{name}.html").read_text("utf-8")
-    links = set(re.findall(rf'href="([^"]*_downloads/[^"]*/{name}\.ipynb)"', page))
-    loaded = {(book / "notebooks" / link).resolve().read_bytes() for link in links}
-    files = (ROOT / folder / f"{name}.ipynb" for folder in ("notebooks", "exercises"))
-    assert loaded == {file.read_bytes() for file in files if file.is_file()}
+    linked = r'<a class="figure" href="([^"]+)"><img alt="([^"]+)" src="\1"'
+    words = [unescape(alt) for _, alt in re.findall(linked, page)]
+    drawn = [
+        cell["metadata"]["alt"]
+        for cell in cells_of("notebooks", name)
+        if any("image/png" in output.get("data", {}) for output in cell.get("outputs", []))
+    ]
+    assert words == drawn and len(drawn) >= 2
+    assert page.count("<img ") == len(drawn)
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [("notebooks", name) for name in LESSONS] + [("exercises", name) for name in EXERCISES],
+)
+def test_a_notebook_can_be_downloaded_as_it_is(book, folder, name):
+    page = (book / folder / f"{name}.html").read_text("utf-8")
+    (link,) = set(re.findall(rf'href="([^"]*_downloads/[^"]*/{name}\.ipynb)"', page))
+    assert (book / folder / link).read_bytes() == (ROOT / folder / f"{name}.ipynb").read_bytes()
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_exercises_can_be_read_beside_their_lesson(book, name):
+    lesson = (book / "notebooks" / f"{name}.html").read_text("utf-8")
+    assert re.search(rf'href="\.\./exercises/{name}\.html"><span[^>]*>Exercises</span>', lesson)
+    html = (book / "exercises" / f"{name}.html").read_text("utf-8")
+    page, cells = squeezed(text_of(html)), cells_of("exercises", name)
+    assert [cell for cell in cells if cell.get("outputs")] == []
+    for cell in cells:
+        assert cell["cell_type"] == "markdown" or squeezed(cell["source"]) in page
+    hints = "".join(cell["source"] for cell in cells).count("<details>")
+    assert html.count("<details>") == hints >= 10
+
+
+def test_no_solution_is_in_the_book(book):
+    solution = re.compile(r"### BEGIN SOLUTION\n(.+?)### END SOLUTION", re.DOTALL)
+    for name in EXERCISES:
+        page = squeezed(text_of((book / "exercises" / f"{name}.html").read_text("utf-8")))
+        code = "".join(cell["source"] for cell in cells_of("solutions", name))
+        answers = [squeezed(answer) for answer in solution.findall(code)]
+        assert len(answers) >= 4
+        assert [answer for answer in answers if answer in page] == []
+    assert len(list(book.rglob("*.ipynb"))) == len(LESSONS) + len(EXERCISES)
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_chinese_is_called_chinese(book, name):
+    page = (book / "notebooks" / f"{name}.html").read_text("utf-8")
+    prose = re.sub(r"<pre>.*?</pre>", "", page.partition("<article")[2], flags=re.DOTALL)
+    unnamed = re.sub(r'<span lang="zh">[^<]+</span>', "", prose)
+    assert re.findall(r"[\u4e00-\u9fff]+", text_of(unnamed)) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "page"), [("00", "dates"), ("02", "head"), ("08", "dates"), ("09", "dates")]
+)
+def test_a_lesson_leads_to_the_page_in_which_its_model_runs_and_from_there_home(book, number, page):
+    (lesson,) = (book / "notebooks").glob(f"{number}_*.html")
+    assert f'<a href="../teaching/page/{page}.html">' in lesson.read_text("utf-8")
+    model = (book / "teaching" / "page" / f"{page}.html").read_text("utf-8")
+    assert '<a href="../../index.html">Transformer Lab</a>' in model
 
 
 @pytest.mark.parametrize("name", LESSONS)
@@ -247,6 +327,17 @@ def test_every_public_name_is_in_the_api(book):
     assert 'Float[Tensor, "B H Lq Lk"]' in text_of(described).replace("'", '"')
 
 
+def test_the_first_page_says_where_the_course_is_and_how_it_starts(book, maker):
+    html = (book / "index.html").read_text("utf-8")
+    page = text_of(html)
+    assert 'href="https://github.com/owner/name"' in html
+    commands = re.findall(r"^make \w+ +# .+$", page, re.MULTILINE)
+    assert len(commands) == 2
+    assert "\n".join(commands) in (ROOT / "README.md").read_text("utf-8")
+    source = (ROOT / "teaching" / "book" / "pages" / "index.md").read_text("utf-8")
+    assert "the folder that this book was built from." in maker.first_page(source, "")
+
+
 # ---- What a reader does
 
 
@@ -257,7 +348,16 @@ def test_the_keyboard_leads_from_the_top_to_the_next_lesson(lesson):
     tab_to(lesson, "a.right-next")
     assert lesson.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
     lesson.keyboard.press("Enter")
-    lesson.wait_for_url(f"**/{LESSONS[3]}.html")
+    lesson.wait_for_url(f"**/exercises/{LESSONS[2]}.html")
+    assert lesson.get_attribute("a.left-prev", "href") == f"../notebooks/{LESSONS[2]}.html"
+    lesson.locator("a.right-next").press("Enter")
+    lesson.wait_for_url(f"**/notebooks/{LESSONS[3]}.html")
+
+
+def test_the_second_key_leads_to_the_contents_of_the_page(lesson):
+    tab_to(lesson, "a.to-contents", most=2)
+    lesson.keyboard.press("Enter")
+    tab_to(lesson, "#pst-page-toc-nav a[href='#what-you-will-be-able-to-do']", most=1)
 
 
 def test_the_keyboard_changes_the_colours(lesson):
@@ -275,6 +375,7 @@ def test_the_search_finds_words_without_a_server(lesson, words):
     lesson.keyboard.press("Enter")
     lesson.wait_for_url("**/search.html?q=*")
     lesson.wait_for_selector("ul.search li a")
+    assert lesson.locator("ul.search a[href*='exercises/']").count() == 0  # stubs tell nothing new
 
 
 def test_the_navigation_opens_by_keyboard_on_a_telephone(lesson):
@@ -286,8 +387,61 @@ def test_the_navigation_opens_by_keyboard_on_a_telephone(lesson):
     lesson.wait_for_url(f"**/{LESSONS[4]}.html")
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["index", "glossary", "search", "teaching/PLAN", "api/index", f"exercises/{EXERCISES[3]}"],
+)
+def test_the_menu_of_a_telephone_lists_the_lessons_on_every_page(book, chromium, name):
+    context = chromium.new_context(viewport=TELEPHONE)
+    page = context.new_page()
+    page.goto((book / f"{name}.html").as_uri())
+    page.locator("button.primary-toggle").click()
+    links = page.locator("dialog[open] nav.bd-docs-nav a[href*='_']").all()
+    found = [Path(link.get_attribute("href")).stem for link in links if link.is_visible()]
+    assert [stem for stem in found if stem in LESSONS][: len(LESSONS)] == LESSONS
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_what_is_wider_than_a_telephone_has_a_shadow_where_there_is_more(book, chromium, scheme):
+    context = chromium.new_context(viewport=TELEPHONE, color_scheme=scheme)
+    page = context.new_page()
+    page.goto((book / "notebooks" / f"{LESSONS[4]}.html").as_uri())
+    page.wait_for_selector("pre[data-more]")
+    page.locator("details.hide summary").first.click()  # what opens is looked at as well
+    shadows = """() => ["mjx-container", "div.cell_input pre", "div.cell_output pre",
+        ".pst-scrollable-table-container"].flatMap((kind) => [...document.querySelectorAll(kind)])
+        .filter((it) => it.scrollWidth > it.clientWidth + 8)
+        .map((it) => getComputedStyle(it).boxShadow.split("inset").length - 1)"""
+    page.evaluate(DRAWN)
+    wide = page.evaluate(shadows)
+    assert len(wide) > 40 and set(wide) == {1}
+    box = page.locator("div.cell_output pre[data-more]").first
+    box.evaluate("(it) => { it.scrollLeft = 20 }")
+    page.wait_for_function("document.querySelector('[data-more=leftright]')")
+    assert 2 in page.evaluate(shadows)
+    box.evaluate("(it) => { it.scrollLeft = 2000 }")
+    page.wait_for_function("document.querySelector('[data-more=left]')")
+    context.close()
+
+
+def test_a_figure_is_enlarged_by_a_tap_and_by_the_keyboard(lesson):
+    lesson.set_viewport_size(TELEPHONE)
+    figure, size = lesson.locator("a.figure").first, "(it) => [it.width, it.naturalWidth]"
+    shown, own = figure.locator("img").evaluate(size)
+    assert shown < own - 100
+    figure.click()
+    assert figure.locator("img").evaluate(size) == [own, own]
+    assert lesson.evaluate(STICKS_OUT) == []
+    figure.press("Enter")
+    assert figure.locator("img").evaluate(size) == [shown, own]
+
+
 def test_code_can_be_copied(lesson):
     copied = "document.addEventListener('copy', () => { copied = document.activeElement.value })"
     lesson.evaluate(f"window.copied = ''; {copied}")
-    lesson.locator("div.cell_input button.copybtn").first.click(force=True)
+    button = lesson.locator("div.cell_input button.copybtn").first
+    button.press("Enter")
     assert "import torch" in lesson.evaluate("copied")
+    lesson.wait_for_timeout(100)
+    assert button.evaluate("(it) => document.activeElement === it"), "Tab goes on from the top"

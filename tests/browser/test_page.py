@@ -366,8 +366,9 @@ def test_every_link_leads_to_a_file(name):
 
 
 def test_a_copy_stands_alone_and_its_links_lead_to_the_pages_of_the_lessons(visit, tmp_path):
-    copy_pages(tmp_path, "../lessons/{}.html")
+    copy_pages(tmp_path, "../lessons/{}.html", "../index.html")
     page = visit("dates", folder=tmp_path)
     assert answer(page) == "2019-02-15<eos>"
     links = {link.get_attribute("href") for link in page.locator("a[data-lesson]").all()}
     assert "../lessons/08_teacher_forcing.html" in links and not any("ipynb" in x for x in links)
+    assert page.locator("nav a").first.get_attribute("href") == "../index.html"
