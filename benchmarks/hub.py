@@ -2,8 +2,8 @@
 
 Each lesson runs from a clean kernel in a home of its own, one after the other, with one thread and
 with two. What is measured is the kernel; beside it, once, JupyterLab's server without a notebook.
-CPU seconds say how much work there is, not how long it takes: what else runs on the machine changes
-them little. Linux only.
+CPU seconds say how much work there is, not how long it takes. Run nothing else meanwhile: threads
+that wait for each other count as busy. Linux only.
 """
 
 import argparse

@@ -1,0 +1,212 @@
+"""`python -m benchmarks.recipes`: what keeps a small Transformer from learning its pairs by heart.
+
+A quarter of the training pairs, each seen fifty times, as many epochs as the whole recipe has: so
+the gap between training and validation is there, at a quarter of the cost. One thing at a time is
+changed; the validation set alone is scored. A way that was stopped goes on where it stood.
+"""
+
+import argparse
+import random
+from pathlib import Path
+from unittest import mock
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.reporting import report
+from benchmarks.reporting.report import RESULTS
+from transformer_lab import PAD, UNK, Objective, Run, TrainConfig, Transformer, train_tokenizer
+from transformer_lab.data.batches import batches_by_tokens
+from transformer_lab.runs import encode_pairs, find_preset, load_task, score
+from transformer_lab.support.files import read_json, write_json
+from transformer_lab.training import evaluate, fit
+from transformer_lab.training.fused_loss import CHUNK
+
+PAIRS, EPOCHS, DATA = 8000, 50, "multi30k-tok"
+BASE = {
+    "source_vocab_size": 10_000,
+    "target_vocab_size": 10_000,
+    "d_model": 128,
+    "num_heads": 4,
+    "d_ff": 256,
+    "num_encoder_layers": 4,
+    "num_decoder_layers": 4,
+    "dropout": 0.3,
+    "pre_norm": True,
+    "schedule": "linear",
+    "warmup": 500,
+    "rate_factor": 0.6,
+    "max_tokens": 1500,
+    "average": 8,
+    "precision": "float32",
+    "compile": False,
+}
+TOY = {"d_model": 16, "num_heads": 1, "d_ff": 16, "steps": 4, "checkpoint_every": 1, "warmup": 2}
+TOY |= {"source_vocab_size": 300, "target_vocab_size": 300}
+
+
+class WordDropout(Objective):
+    """Words that are read, not those to predict, become `<unk>` with a probability of 0.1."""
+
+    def __init__(self, model: Transformer, config: TrainConfig):
+        super().__init__(model, config)
+        self.states = WithGaps(self.states)
+
+
+class WithGaps(nn.Module):
+    """The decoder's states for sentences with gaps in them."""
+
+    def __init__(self, states: nn.Module, probability: float = 0.1):
+        super().__init__()
+        self.states, self.model, self.probability = states, states.model, probability
+
+    def forward(self, source: Tensor, target_in: Tensor) -> Tensor:
+        """Return the states, (B, Lt, d_model), of sources (B, Ls) and targets (B, Lt)."""
+        return self.states(self.with_gaps(source), self.with_gaps(target_in))
+
+    def with_gaps(self, ids: Tensor) -> Tensor:
+        """Return the ids with some of the words unknown; `<pad>`, `<bos>` and `<eos>` stay."""
+        gap = (torch.rand(ids.shape) < self.probability) & (ids > UNK)
+        return torch.where(gap, UNK, ids)
+
+
+class RDrop(Objective):
+    """Each batch twice, with other dropout, and a cost for two answers that differ [1].
+
+    [1] Wu et al. 2021, R-Drop: Regularized Dropout for Neural Networks; weight 5 as there.
+    """
+
+    weight = 5.0
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """Return the summed loss, (), of sources (B, Ls) and targets (B, Lt)."""
+        twice, real = target.repeat(2, 1), target[:, 1:] != PAD
+        states = self.states(source.repeat(2, 1), twice[:, :-1])[real.repeat(2, 1)]
+        matrix, targets = self.states.model.generator.weight, target[:, 1:][real]
+        return TwoAnswers.apply(states, matrix, targets, self.label_smoothing, self.weight)
+
+
+class TwoAnswers(torch.autograd.Function):
+    """The mean loss of two answers, and `weight` times the symmetric divergence of the two.
+
+    With p and q the probabilities and r = log p − log q, the divergence is ½ Σ (p − q) r, and its
+    gradient with respect to the first logits ½ (p (r − Σ p r) + p − q). In chunks, as `FusedLoss`.
+    """
+
+    @staticmethod
+    def forward(ctx, states, matrix, targets, smoothing, weight):
+        """Return the sum over the targets (N,) for states (2 N, d_model)."""
+        loss = states.new_zeros(())
+        to_states, to_matrix = torch.empty_like(states), torch.zeros_like(matrix)
+        rows = zip(*(x.split(CHUNK) for x in (*states.chunk(2), targets)), strict=True)
+        outs = zip(*(x.split(CHUNK) for x in to_states.chunk(2)), strict=True)
+        for (first, second, y), out in zip(rows, outs, strict=True):
+            p, q = ((h @ matrix.T).log_softmax(-1) for h in (first, second))
+            for h, log_p, log_q, grad_h in ((first, p, q, out[0]), (second, q, p, out[1])):
+                r, probability = log_p - log_q, log_p.exp()
+                apart = (probability * r).sum(-1, keepdim=True)  # Kullback and Leibler's
+                chosen = log_p.gather(-1, y[:, None])
+                smooth = (1 - smoothing) * chosen + smoothing * log_p.mean(-1, keepdim=True)
+                loss += (weight * apart - smooth).sum() / 2
+                grad = probability - smoothing / log_p.shape[-1]
+                grad.scatter_add_(-1, y[:, None], torch.full_like(chosen, smoothing - 1))
+                grad = (grad + weight * (probability * (r - apart + 1) - log_q.exp())) / 2
+                torch.mm(grad, matrix, out=grad_h)
+                to_matrix += grad.T @ h
+        ctx.save_for_backward(to_states, to_matrix)
+        return loss
+
+    @staticmethod
+    def backward(ctx, grad_loss):
+        """Return the gradients with respect to states and matrix."""
+        to_states, to_matrix = ctx.saved_tensors
+        return to_states * grad_loss, to_matrix * grad_loss, None, None, None
+
+
+def _pieces(count: int) -> dict:
+    return {"source_vocab_size": count, "target_vocab_size": count}
+
+
+# What is changed, by the name of the row: settings, and the objective if it is another one.
+WAYS = {
+    "the published shape": ({}, Objective),
+    "R-Drop": ({}, RDrop),
+    "word dropout 0.1": ({}, WordDropout),
+    "dropout 0.2": ({"dropout": 0.2}, Objective),
+    "dropout 0.4": ({"dropout": 0.4}, Objective),
+    "4,000 pieces": (_pieces(4000), Objective),
+    "LayerNorm after each sub-layer": ({"pre_norm": False}, Objective),
+    "3 + 3 layers of width 192": (
+        {"d_model": 192, "num_heads": 6, "d_ff": 512}
+        | {"num_encoder_layers": 3, "num_decoder_layers": 3},
+        Objective,
+    ),
+}
+
+
+def measure(name: str, seed: int, runs: Path, *, smoke: bool = False) -> dict:
+    """Train one way, or go on, and return its row; one that is there already is returned."""
+    changes, objective = WAYS[name]
+    folder = runs / f"{name} {seed}"
+    if (path := folder / "row.json").exists():
+        return read_json(path)
+    splits = load_task(DATA)
+    chosen = random.Random(5).sample(splits["train"], min(PAIRS, len(splits["train"])))
+    settings = BASE | {"seed": seed} | changes | (TOY if smoke else {})
+    texts = [text for pair in splits["train"] for text in pair]
+    tokenizer = train_tokenizer(texts, settings["target_vocab_size"])
+    pairs, valid = encode_pairs(tokenizer, chosen), encode_pairs(tokenizer, splits["val"])
+    if not smoke:
+        lengths = [(len(target) + 1, len(source)) for source, target in pairs]
+        settings["steps"] = EPOCHS * len(batches_by_tokens(lengths, settings["max_tokens"]))
+        settings["checkpoint_every"] = settings["steps"] // 20
+    preset = find_preset("multi30k-gpu", settings | _pieces(tokenizer.vocab_size))
+    torch.manual_seed(seed)
+    model = Transformer(preset.model)
+    with mock.patch("transformer_lab.training.loop.Objective", objective):
+        history = fit(model, pairs, preset.training, folder=folder, progress=False)
+    run, (sources, references) = (
+        Run(folder, model, tokenizer, DATA, 5),
+        zip(*splits["val"], strict=True),
+    )
+    row = {"way": name, "seed": seed, "changes": changes, "objective": objective.__name__}
+    row |= {key: history[-1][key] for key in ("step", "tokens", "seconds")}
+    row |= {f"train_{key}": x for key, x in evaluate(model, pairs[:1000]).items()}
+    row |= {f"valid_{key}": x for key, x in evaluate(model, valid).items()}
+    # Pieces are of another length in another vocabulary: a sentence is not.
+    row["nats_per_sentence"] = row["valid_loss"] * sum(len(t) for _, t in valid) / len(valid)
+    for beam in (1, 5):
+        row[f"bleu_beam_{beam}"] = score(DATA, run.translate(sources, beam=beam), references)[
+            "bleu"
+        ]
+    write_json(path, row)
+    return row
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure the ways that are asked for; recipes.json holds all that are in the folder."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.recipes", description=__doc__)
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--seeds", type=int, nargs="+", default=(0, 1), help="seeds (0 and 1)")
+    parser.add_argument(
+        "--runs", type=Path, default=Path("runs/recipes"), help="folder of the runs"
+    )
+    parser.add_argument("--output", type=Path, help=f"folder for the result ({RESULTS.name}/)")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads (1)")
+    parser.add_argument("--smoke", action="store_true", help="toy sizes; writes only to --output")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(options.threads)
+    for seed in options.seeds:
+        for name in options.ways:
+            print(measure(name, seed, options.runs, smoke=options.smoke), flush=True)
+    output = options.output or (None if options.smoke else RESULTS)
+    if output:
+        found = sorted(options.runs.glob("*/row.json"))
+        result = report.describe_run("recipes", smoke=options.smoke)
+        result |= {"data": f"{DATA}, validation set", "pairs": PAIRS, "epochs": EPOCHS}
+        result |= {"settings": BASE, "rows": [read_json(path) for path in found]}
+        report.write(output / "recipes.json", result)
+
+
+if __name__ == "__main__":
+    main()
