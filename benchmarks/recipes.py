@@ -6,7 +6,9 @@ changed; the validation set alone is scored. A way that was stopped goes on wher
 """
 
 import argparse
+import json
 import random
+from dataclasses import asdict
 from pathlib import Path
 from unittest import mock
 
@@ -17,7 +19,16 @@ from benchmarks.reporting import report
 from benchmarks.reporting.report import RESULTS
 from transformer_lab import PAD, UNK, Objective, Run, TrainConfig, Transformer, train_tokenizer
 from transformer_lab.data.batches import batches_by_tokens
-from transformer_lab.runs import encode_pairs, find_preset, load_task, score
+from transformer_lab.data.pairs import TextPairs
+from transformer_lab.runs import (
+    HISTORY,
+    METRICS,
+    encode_pairs,
+    find_preset,
+    load_run,
+    load_task,
+    score,
+)
 from transformer_lab.support.files import read_json, write_json
 from transformer_lab.training import evaluate, fit
 from transformer_lab.training.fused_loss import CHUNK
@@ -41,6 +52,8 @@ BASE = {
     "precision": "float32",
     "compile": False,
 }
+# Name, beam, length penalty.
+DECODED = (("bleu_greedy", 1, 0.6), ("bleu_beam_5", 5, 0.6), ("bleu_alpha_1.5", 5, 1.5))
 TOY = {"d_model": 16, "num_heads": 1, "d_ff": 16, "steps": 4, "checkpoint_every": 1, "warmup": 2}
 TOY |= {"source_vocab_size": 300, "target_vocab_size": 300}
 
@@ -150,12 +163,12 @@ def measure(name: str, seed: int, runs: Path, *, smoke: bool = False) -> dict:
     folder = runs / f"{name} {seed}"
     if (path := folder / "row.json").exists():
         return read_json(path)
-    splits = load_task(DATA)
-    chosen = random.Random(5).sample(splits["train"], min(PAIRS, len(splits["train"])))
+    train_pairs = load_task(DATA)["train"]
     settings = BASE | {"seed": seed} | changes | (TOY if smoke else {})
-    texts = [text for pair in splits["train"] for text in pair]
+    texts = [text for pair in train_pairs for text in pair]
     tokenizer = train_tokenizer(texts, settings["target_vocab_size"])
-    pairs, valid = encode_pairs(tokenizer, chosen), encode_pairs(tokenizer, splits["val"])
+    chosen = random.Random(5).sample(train_pairs, min(PAIRS, len(train_pairs)))
+    pairs = encode_pairs(tokenizer, chosen)
     if not smoke:
         lengths = [(len(target) + 1, len(source)) for source, target in pairs]
         settings["steps"] = EPOCHS * len(batches_by_tokens(lengths, settings["max_tokens"]))
@@ -165,35 +178,53 @@ def measure(name: str, seed: int, runs: Path, *, smoke: bool = False) -> dict:
     model = Transformer(preset.model)
     with mock.patch("transformer_lab.training.loop.Objective", objective):
         history = fit(model, pairs, preset.training, folder=folder, progress=False)
-    run, (sources, references) = (
-        Run(folder, model, tokenizer, DATA, 5),
-        zip(*splits["val"], strict=True),
-    )
     row = {"way": name, "seed": seed, "changes": changes, "objective": objective.__name__}
-    row |= {key: history[-1][key] for key in ("step", "tokens", "seconds")}
-    row |= {f"train_{key}": x for key, x in evaluate(model, pairs[:1000]).items()}
-    row |= {f"valid_{key}": x for key, x in evaluate(model, valid).items()}
-    # Pieces are of another length in another vocabulary: a sentence is not.
-    row["nats_per_sentence"] = row["valid_loss"] * sum(len(t) for _, t in valid) / len(valid)
-    for beam in (1, 5):
-        row[f"bleu_beam_{beam}"] = score(DATA, run.translate(sources, beam=beam), references)[
-            "bleu"
-        ]
+    row |= _effort(history) | scores_of(Run(folder, model, tokenizer, DATA, 5), chosen)
     write_json(path, row)
+    return row
+
+
+def tried(folder: Path) -> dict:
+    """Return the row of a run on all pairs, from its folder."""
+    run, notes = load_run(folder), read_json(folder / METRICS)
+    row = {"run": folder.name, "seed": notes["seed"], "model": asdict(run.model.config)}
+    row |= {"training": notes["training"], "parameters": notes["parameters"]}
+    row |= _effort(json.loads((folder / HISTORY).read_text()))
+    return row | scores_of(run, load_task(DATA)["train"])
+
+
+def _effort(history: list[dict]) -> dict:
+    return {key: history[-1][key] for key in ("step", "tokens", "seconds")}
+
+
+def scores_of(run: Run, train_pairs: TextPairs) -> dict:
+    """Return losses on 1,000 training pairs and on the validation set, and BLEU on the latter."""
+    valid = load_task(DATA)["val"]
+    row = {}
+    for name, pairs in (("train", train_pairs[:1000]), ("valid", valid)):
+        encoded = encode_pairs(run.tokenizer, pairs)
+        row |= {f"{name}_{key}": x for key, x in evaluate(run.model, encoded).items()}
+    # Pieces are of another length in another vocabulary: a sentence is not.
+    tokens = sum(len(target) for _, target in encoded)
+    row["nats_per_sentence"] = row["valid_loss"] * tokens / len(valid)
+    sources, references = zip(*valid, strict=True)
+    for name, beam, alpha in DECODED:
+        outputs = run.translate(list(sources), beam=beam, alpha=alpha)
+        row[name] = score(DATA, outputs, references)["bleu"]
     return row
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Measure the ways that are asked for; recipes.json holds all that are in the folder."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.recipes", description=__doc__)
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
-    parser.add_argument("--seeds", type=int, nargs="+", default=(0, 1), help="seeds (0 and 1)")
-    parser.add_argument(
-        "--runs", type=Path, default=Path("runs/recipes"), help="folder of the runs"
-    )
-    parser.add_argument("--output", type=Path, help=f"folder for the result ({RESULTS.name}/)")
-    parser.add_argument("--threads", type=int, default=1, help="CPU threads (1)")
-    parser.add_argument("--smoke", action="store_true", help="toy sizes; writes only to --output")
+    add = parser.add_argument
+    add("--ways", nargs="*", choices=WAYS, default=list(WAYS), help="only these (all)")
+    add("--seeds", type=int, nargs="+", default=(0, 1), help="seeds (0 and 1)")
+    add("--runs", type=Path, default=Path("runs/recipes"), help="their folder (runs/recipes)")
+    add("--tried", type=Path, nargs="+", default=(), help="run folders of recipes on all pairs")
+    add("--output", type=Path, help=f"folder for the result ({RESULTS.name}/)")
+    add("--threads", type=int, default=1, help="CPU threads (1)")
+    add("--smoke", action="store_true", help="toy sizes; writes only to --output")
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     for seed in options.seeds:
@@ -201,11 +232,11 @@ def main(arguments: list[str] | None = None) -> None:
             print(measure(name, seed, options.runs, smoke=options.smoke), flush=True)
     output = options.output or (None if options.smoke else RESULTS)
     if output:
-        found = sorted(options.runs.glob("*/row.json"))
         result = report.describe_run("recipes", smoke=options.smoke)
         result |= {"data": f"{DATA}, validation set", "pairs": PAIRS, "epochs": EPOCHS}
-        result |= {"settings": BASE, "rows": [read_json(path) for path in found]}
-        report.write(output / "recipes.json", result)
+        result |= {"settings": BASE, "tried": [tried(folder) for folder in options.tried]}
+        rows = sorted(options.runs.glob("*/row.json"))
+        report.write(output / "recipes.json", result | {"rows": list(map(read_json, rows))})
 
 
 if __name__ == "__main__":

@@ -788,6 +788,11 @@ def wrong_beam(tree, beam, limit, alpha, wrong):
         return None
 
 
+def found_by(wrong, trees):
+    """Return what a mistake finds in each tree, one after the other: the first may rule it out."""
+    return (wrong_beam(*each, wrong) for each in trees)
+
+
 def forest():
     """Return the trees with their settings; for each of them all right ways find the same."""
     return [
@@ -868,7 +873,7 @@ def test_beam_search_finds_the_best_hypothesis(beam_search):
     if all(map(close, answers, right)):
         return
     known = {
-        f"{text}{' ' * i}": [wrong_beam(*each, way | wrong) for each in trees]
+        f"{text}{' ' * i}": found_by(way | wrong, trees)
         for i, way in enumerate(WAYS)  # the usual way first, with every mistake
         for text, wrong in BEAM_MISTAKES.items()
     }

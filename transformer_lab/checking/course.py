@@ -8,8 +8,8 @@ checks lie in the package, in checks/, and are installed with it.
 
 import ast
 import functools
-import importlib.util
 import os
+import types
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -51,16 +51,26 @@ def check_files() -> list[Path]:
 
 def checks_in(file: Path) -> dict[str, tuple[str, ...]]:
     """Return each check of a file with its parameters, in order, without importing it."""
-    return _checks_in(file, file.stat().st_mtime_ns)
+    return {
+        node.name: tuple(argument.arg for argument in node.args.args)
+        for node in _parsed(file, file.stat().st_mtime_ns)[0].body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    }
 
 
 @functools.cache
-def _checks_in(file: Path, _changed: int) -> dict[str, tuple[str, ...]]:
-    return {
-        node.name: tuple(argument.arg for argument in node.args.args)
-        for node in ast.parse(file.read_text("utf-8")).body
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
-    }
+def _parsed(file: Path, _changed: int) -> tuple[ast.Module, types.CodeType]:
+    """Return a file of checks as a tree and compiled, which takes longer than most checks."""
+    tree = ast.parse(file.read_text("utf-8"))
+    return tree, compile(tree, file, "exec")
+
+
+def _new_module(file: Path) -> types.ModuleType:
+    """Run a file of checks in a module of its own: nothing is left in it from another check."""
+    module = types.ModuleType(file.stem)
+    module.__file__ = str(file)
+    exec(_parsed(file, file.stat().st_mtime_ns)[1], vars(module))
+    return module
 
 
 def run_checks(file: Path, objects: Mapping[str, Any], asked: Collection[str]) -> None:
@@ -69,9 +79,7 @@ def run_checks(file: Path, objects: Mapping[str, Any], asked: Collection[str]) -
     A file's FORBIDDEN names, for a task, what its text says to do without. Raises `CheckFailed` at
     the first wrong answer, `NotWritten` at a stub.
     """
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = _new_module(file)
     as_written = dict(vars(module))
     ran, missing = False, set()
     for check_name, needs in checks_in(file).items():

@@ -96,11 +96,15 @@ def _is_ours(file: str) -> bool:
 
 def is_library(file: str) -> bool:
     """Return whether a file of code belongs to Python, an installed package or this one."""
-    names = ("stdlib", "platstdlib", "purelib", "platlib")
-    folders = [*map(sysconfig.get_path, names), PACKAGE]
     return file.startswith(("<frozen", "<@beartype")) or any(
-        map(Path(file).is_relative_to, folders)
+        map(Path(file).is_relative_to, _library_folders())
     )
+
+
+@functools.cache
+def _library_folders() -> list[str | Path]:
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    return [*map(sysconfig.get_path, names), PACKAGE]
 
 
 # ---- Watching the learner's calls
