@@ -41,7 +41,7 @@ def test_every_way_is_measured_and_nothing_is_trained_twice(captions, tmp_path, 
 
 def test_two_answers_have_the_loss_and_the_gradients_of_its_formula():
     torch.manual_seed(0)
-    N = recipes.CHUNK + 5  # more than one chunk
+    N = recipes.ROWS + 5  # more than one chunk
     states = torch.randn(2 * N, 8, dtype=torch.double, requires_grad=True)
     matrix = torch.randn(50, 8, dtype=torch.double, requires_grad=True)
     targets = torch.randint(4, 50, (N,))
