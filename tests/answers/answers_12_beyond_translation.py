@@ -315,7 +315,7 @@ def softmax_over_places(logits, tokens, pad_id):
     return F.nll_loss(says.mT, tokens[:, 1:], ignore_index=pad_id)
 
 
-@wrong("causal_lm_loss", "softmax + 0,", "use `log_softmax`")
+@wrong("causal_lm_loss", "a softmax that has rounded to 0", "use `log_softmax`")
 def log_of_softmax(logits, tokens, pad_id):
     """The formula as it stands: P first, and then its logarithm."""
     says = logits[:, :-1].softmax(-1).gather(-1, tokens[:, 1:, None])[..., 0]
@@ -334,6 +334,71 @@ def exp_over_sum(logits, tokens, pad_id):
 def a_new_tensor_that_wants_gradients(logits, tokens, pad_id):
     """The usual answer to "does not require grad"."""
     return torch.tensor(with_log_softmax(logits, tokens, pad_id).item(), requires_grad=True)
+
+
+@wrong("causal_lm_loss", "a softmax that has rounded to 0 is −inf, and −inf · 0")
+def log_of_softmax_times_one_hot(logits, tokens, pad_id):
+    """The formula of cross-entropy with its sum over the vocabulary, as lesson 08 has it."""
+    says, wanted = logits[:, :-1].softmax(-1), F.one_hot(tokens[:, 1:], logits.shape[-1])
+    costs = -torch.einsum("blv,blv->bl", says.log(), wanted.to(logits.dtype))
+    return masked_mean(costs, tokens[:, 1:] != pad_id)
+
+
+@wrong("causal_lm_loss", "each row is cut", "pads can stand before them")
+def row_by_row_up_to_its_length(logits, tokens, pad_id):
+    """The count of a row's tokens taken for the place of its last one."""
+    lengths = (tokens != pad_id).sum(1)
+    total = sum(
+        F.cross_entropy(row[: n - 1], text[1:n], reduction="sum")
+        for row, text, n in zip(logits, tokens, lengths.tolist(), strict=True)
+    )
+    return total / (lengths - 1).sum()
+
+
+@wrong("causal_lm_loss", "each row is cut", "pads among them are left out")
+def row_by_row_without_its_pads(logits, tokens, pad_id):
+    """The same with `ignore_index`."""
+    lengths = (tokens != pad_id).sum(1)
+    total = sum(
+        F.cross_entropy(row[: n - 1], text[1:n], ignore_index=pad_id, reduction="sum")
+        for row, text, n in zip(logits, tokens, lengths.tolist(), strict=True)
+    )
+    return total / (lengths - 1).sum()
+
+
+@wrong("causal_lm_loss", "all rows are cut", "pads can stand before them")
+def cut_to_the_longest(logits, tokens, pad_id):
+    """What is behind the longest row need not be computed."""
+    n = int((tokens != pad_id).sum(1).max())
+    return F.cross_entropy(logits[:, : n - 1].mT, tokens[:, 1:n], ignore_index=pad_id)
+
+
+@wrong("causal_lm_loss", "a token that follows a pad is left out")
+def both_must_be_real(logits, tokens, pad_id):
+    """The mask of the inputs and the mask of the targets, joined as in lesson 04."""
+    real = tokens != pad_id
+    return costs_of(logits[:, :-1], tokens[:, 1:])[real[:, 1:] & real[:, :-1]].mean()
+
+
+@wrong("causal_lm_loss", "only costs above 0 are averaged")
+def costs_above_0(logits, tokens, pad_id):
+    """`ignore_index` with reduction="none" leaves zeros, and they look like a mask."""
+    costs = F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:], ignore_index=pad_id, reduction="none")
+    return costs[costs > 0].mean()
+
+
+@wrong("causal_lm_loss", "only costs above 0 are averaged")
+def divided_by_costs_that_are_not_0(logits, tokens, pad_id):
+    """The same, counted."""
+    costs = F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:], ignore_index=pad_id, reduction="none")
+    return costs.sum() / costs.count_nonzero()
+
+
+@right("causal_lm_loss")
+def rolled_and_its_last_made_a_pad(logits, tokens, pad_id):
+    wanted = tokens.roll(-1, 1)
+    wanted[:, -1] = pad_id
+    return F.cross_entropy(logits.mT, wanted, ignore_index=pad_id)
 
 
 # ---- prefix_mask
@@ -649,6 +714,32 @@ def a_fixed_number_in_all(tokens, mask_id, pad_id, probability, generator):
     return tokens.masked_fill(hidden, mask_id), tokens.masked_fill(~hidden, pad_id)
 
 
+@wrong("mask_tokens", "the same number of tokens")
+def a_fixed_number_of_places(tokens, mask_id, pad_id, probability, generator):
+    """The same over all places; with pads among them the number of gaps varies."""
+    order = torch.randperm(tokens.numel(), generator=generator).view(tokens.shape)
+    hidden = (order < round(probability * tokens.numel())) & (tokens != pad_id)
+    return tokens.masked_fill(hidden, mask_id), tokens.masked_fill(~hidden, pad_id)
+
+
+@wrong("mask_tokens", "almost the same number of tokens")
+def a_fixed_number_give_or_take_one(tokens, mask_id, pad_id, probability, generator):
+    """That share exactly, with the rest of the division left to chance."""
+    many = probability * tokens.numel() + torch.rand((), generator=generator)
+    order = torch.randperm(tokens.numel(), generator=generator).view(tokens.shape)
+    hidden = (order < int(many)) & (tokens != pad_id)
+    return tokens.masked_fill(hidden, mask_id), tokens.masked_fill(~hidden, pad_id)
+
+
+@right("mask_tokens")
+def drawn_token_by_token(tokens, mask_id, pad_id, probability, generator):
+    masked, targets = tokens.clone(), torch.full_like(tokens, pad_id)
+    for row, column in (tokens != pad_id).nonzero().tolist():
+        if torch.rand((), generator=generator) < probability:
+            masked[row, column], targets[row, column] = mask_id, tokens[row, column]
+    return masked, targets
+
+
 @wrong("mask_tokens", "Neighbours are hidden together")
 def in_pairs(tokens, mask_id, pad_id, probability, generator):
     """Spans, as in SpanBERT."""
@@ -771,6 +862,15 @@ def strided(images, patch):
     split(images, patch)
     x = images.reshape(b, c, patch, h // patch, patch, w // patch)
     return joined(x.permute(0, 3, 5, 1, 2, 4))
+
+
+@wrong("patchify", "height and width are exchanged where the axes are split")
+def width_split_first(images, patch):
+    """x before y, where it runs and says nothing."""
+    b, c, h, w = images.shape
+    split(images, patch)
+    x = images.reshape(b, c, w // patch, patch, h // patch, patch)
+    return joined(x.permute(0, 2, 4, 1, 3, 5))
 
 
 @wrong("patchify", "channels stand before the grid")
@@ -935,6 +1035,20 @@ def pasted_by_columns(patches, patch, channels, height, width):
     return x.permute(0, 3, 2, 4, 1, 5).reshape(-1, channels, height, width)
 
 
+@wrong("unpatchify", "exchanged where the axes are split")
+def grid_split_the_other_way(patches, patch, channels, height, width):
+    """x before y in the first line alone."""
+    x = patches.reshape(-1, width // patch, height // patch, channels, patch, patch)
+    return x.permute(0, 3, 1, 4, 2, 5).reshape(-1, channels, height, width)
+
+
+@wrong("unpatchify", "exchanged in `permute`")
+def grid_exchanged_in_permute(patches, patch, channels, height, width):
+    """x before y in the second line alone."""
+    x = apart(patches, patch, channels, height, width).permute(0, 3, 2, 4, 1, 5)
+    return x.reshape(-1, channels, height, width)
+
+
 @wrong("unpatchify", "left at the end")
 def for_matplotlib(patches, patch, channels, height, width):
     """As `imshow` wants it."""
@@ -1016,6 +1130,13 @@ def repaired_by_columns(images, patch):
 def repaired_turned(images, patch):
     """The last two exchanged."""
     return unfolded(images, patch).permute(0, 2, 3, 1, 5, 4).flatten(3).flatten(1, 2)
+
+
+@wrong("repaired_patches", "stands between row and column")
+def repaired_by_transpose(images, patch):
+    """The channel moved by one axis: it has to move by two."""
+    x = unfolded(images, patch).transpose(1, 2)
+    return x.reshape(len(images), -1, images.shape[1] * patch * patch)
 
 
 @wrong("repaired_patches", "not joined")

@@ -144,6 +144,14 @@ class WithTheLibrary(GivenNorm):
         return norm(x)
 
 
+@wrong("RMSNorm", "uses F.rms_norm", "do without")
+class WithTheFunction(GivenNorm):
+    """The same as a function."""
+
+    def forward(self, x):
+        return F.rms_norm(x, x.shape[-1:], self.gamma, self.eps)
+
+
 @wrong("RMSNorm", "that is LayerNorm")
 class MeanSubtracted(GivenNorm):
     """Lesson 06 from habit."""
@@ -506,13 +514,65 @@ def exp_without_the_maximum(query, key, value, mask=None):
     return power / power.sum(-1, keepdim=True) @ value
 
 
-@wrong("grouped_query_attention", "does not fit into float16")
-def minus_a_billion(query, key, value, mask=None):
-    """-1e9, as in most programs."""
+def filled(query, key, value, mask, low):
     key, value = spread(query, key, value)
     scores = query @ key.mT / query.shape[-1] ** 0.5
-    scores = scores if mask is None else scores.masked_fill(~mask, -1e9)
+    scores = scores if mask is None else scores.masked_fill(~mask, low)
     return scores.softmax(-1) @ value
+
+
+@right("grouped_query_attention")
+def minus_a_billion(query, key, value, mask=None):
+    return filled(query, key, value, mask, -1e9)
+
+
+@wrong("grouped_query_attention", "such as −100 or −10,000", "fill in −inf")
+def minus_a_hundred(query, key, value, mask=None):
+    """e to the power of -100 is nothing, next to scores of usual size."""
+    return filled(query, key, value, mask, -100)
+
+
+@wrong("grouped_query_attention", "such as −100 or −10,000", "fill in −inf")
+def minus_ten_thousand(query, key, value, mask=None):
+    """It fits into float16, and BERT's first programs had it."""
+    return filled(query, key, value, mask, -1e4)
+
+
+def on_five_axes(query, key, value, hide):
+    query = query.unflatten(1, (key.shape[1], -1))
+    scores = torch.einsum("bgsqd,bgkd->bgsqk", query, key) / query.shape[-1] ** 0.5
+    return torch.einsum("bgsqk,bgkd->bgsqd", hide(scores).softmax(-1), value).flatten(1, 2)
+
+
+@wrong("grouped_query_attention", "the scores have five axes")
+def mask_of_four_axes_on_five(query, key, value, mask=None):
+    """It runs if there are as many sentences as groups, or one."""
+    hide = (lambda s: s) if mask is None else (lambda s: s.masked_fill(~mask, -math.inf))
+    return on_five_axes(query, key, value, hide)
+
+
+@right("grouped_query_attention")
+def five_axes_and_a_mask_of_four_after_all(query, key, value, mask=None):
+    def hide(scores):
+        flat = scores.flatten(1, 2)
+        flat = flat if mask is None else flat.masked_fill(~mask, -math.inf)
+        return flat.view_as(scores)
+
+    return on_five_axes(query, key, value, hide)
+
+
+@wrong("grouped_query_attention", "a causal mask is put on")
+def causal_always(query, key, value, mask=None):
+    """The line of a decoder-only model, with its flag."""
+    return F.scaled_dot_product_attention(query, *spread(query, key, value), is_causal=True)
+
+
+@wrong("grouped_query_attention", "split into (H/G, G)")
+def queries_in_another_order(query, key, value, mask=None):
+    """The two factors of H exchanged."""
+    groups = key.shape[1]
+    query = query.unflatten(1, (-1, groups)).transpose(1, 2).flatten(1, 2)
+    return attend(query, *spread(query, key, value), mask)
 
 
 # ---- top1_route
@@ -555,7 +615,14 @@ def as_max_returns_them(x, router_weight):
     return gate, expert
 
 
-@wrong("top1_route", "always 1")
+@wrong("top1_route", "the gate is 1", "`gate / gate.detach()`")
+def gate_of_one_that_learns(x, router_weight):
+    """The lesson's control: the value 1 with a gradient."""
+    expert, gate = with_gather(x, router_weight)
+    return expert, gate / gate.detach()
+
+
+@wrong("top1_route", "always is with a softmax after the choice")
 def softmax_after_the_choice(x, router_weight):
     """For top-2 the order is a published one; of one score it is a gate that is always 1."""
     gate, expert = (x @ router_weight).topk(1, dim=-1)
@@ -682,6 +749,13 @@ def balance_in_double(probabilities, expert):
     return (torch.einsum("e,ne->", share, wide) * wide.shape[1] / len(wide)).to(probabilities.dtype)
 
 
+@right("balance_loss")
+def shares_as_a_list(probabilities, expert):
+    N, E = probabilities.shape
+    share = torch.tensor([(expert == e).sum().item() / N for e in range(E)])
+    return E * (share @ probabilities.mean(0))
+
+
 @wrong("balance_loss", "E is missing")
 def without_e(probabilities, expert):
     """The factor forgotten."""
@@ -694,6 +768,28 @@ def counted(probabilities, expert):
     E = probabilities.shape[-1]
     count = F.one_hot(expert, E).to(probabilities.dtype).sum(0)
     return E * (count * probabilities.mean(0)).sum()
+
+
+@wrong("balance_loss", "the mean over the experts is taken, and not the sum")
+def e_times_the_mean(probabilities, expert):
+    """The factor is there, and `mean` takes it away again."""
+    E = probabilities.shape[-1]
+    return E * (shares(probabilities, expert) * probabilities.mean(0)).mean()
+
+
+@wrong("balance_loss", "the probabilities are added up over the tokens")
+def probabilities_added_up(probabilities, expert):
+    """sum for mean."""
+    E = probabilities.shape[-1]
+    return E * (shares(probabilities, expert) * probabilities.sum(0)).sum()
+
+
+@wrong("balance_loss", "averaged over its own tokens alone")
+def mean_over_own_tokens(probabilities, expert):
+    """The mean probability of an expert read as that of the tokens that it got."""
+    went = F.one_hot(expert, probabilities.shape[-1]).to(probabilities.dtype)
+    mean = (went * probabilities).sum(0) / went.sum(0).clamp(min=1)
+    return probabilities.shape[-1] * (went.mean(0) * mean).sum()
 
 
 @wrong("balance_loss", "the share is taken twice")
@@ -785,19 +881,48 @@ def with_index_add(losses, real, size):
     return found.index_add(0, sentence % size, losses[sentence, place]) / len(sentence)
 
 
-@right("repaired_shares")
+@wrong("repaired_shares", "No gradient hangs on the result")
 def shares_with_numpy(losses, real, size):
-    values, where = losses.numpy().astype(np.float64), real.numpy()
+    """What the others get is a number."""
+    values, where = losses.detach().numpy().astype(np.float64), real.numpy()
     sums = [values[rank::size][where[rank::size]].sum() for rank in range(size)]
     return torch.from_numpy(np.array(sums) / where.sum())
 
 
-@right("repaired_shares")
+@wrong("repaired_shares", "No gradient hangs on the result")
 def sentence_by_sentence(losses, real, size):
+    """Plain Python."""
     totals = [0.0] * size
     for number, (loss, there) in enumerate(zip(losses.tolist(), real.tolist(), strict=True)):
         totals[number % size] += sum(x for x, is_real in zip(loss, there, strict=True) if is_real)
     return torch.tensor(totals) / real.sum()
+
+
+@wrong("repaired_shares", "No gradient hangs on the result")
+def shares_by_item(losses, real, size):
+    """As for a log."""
+    return torch.tensor([share.item() for share in with_where(losses, real, size)])
+
+
+@wrong("repaired_shares", "No gradient hangs on the result")
+def shares_detached(losses, real, size):
+    """What goes over the wire has no graph, so it is cut off before."""
+    return with_where(losses, real, size).detach()
+
+
+@right("repaired_shares")
+def token_after_token(losses, real, size):
+    totals = [losses.new_zeros(()) for _ in range(size)]
+    for number, place in real.nonzero().tolist():
+        totals[number % size] = totals[number % size] + losses[number, place]
+    return torch.stack(totals) / real.sum()
+
+
+@right("repaired_shares")
+def with_einsum(losses, real, size):
+    rows = losses.masked_fill(~real, 0).sum(1)
+    mine = torch.arange(len(losses))[:, None] % size == torch.arange(size)
+    return torch.einsum("b,br->r", rows, mine.to(rows.dtype)) / real.sum()
 
 
 def own(losses, real, rank, size):
@@ -859,6 +984,34 @@ def for_averaged_gradients(losses, real, size):
     """What DistributedDataParallel wants."""
     sums = torch.stack([own(losses, real, rank, size)[0] for rank in range(size)])
     return sums * size / real.sum()
+
+
+@wrong("repaired_shares", "`losses > 0` does not tell them")
+def real_if_above_0(losses, real, size):
+    """The line of the task's cell, where it happens to be right."""
+    there = losses > 0
+    sums = [losses[rank::size][there[rank::size]].sum() for rank in range(size)]
+    return torch.stack(sums) / real.sum()
+
+
+@wrong("repaired_shares", "`losses > 0` is taken for `real`")
+def real_if_above_0_throughout(losses, real, size):
+    """The same, in the divisor too."""
+    return with_where(losses, losses > 0, size)
+
+
+@wrong("repaired_shares", "single tokens are dealt out, and not sentences.")
+def tokens_dealt_out(losses, real, size):
+    """The mask first: it leaves a row of tokens, and sentences are lost."""
+    return torch.stack([losses[real][rank::size].sum() for rank in range(size)]) / real.sum()
+
+
+@wrong("repaired_shares", "weighted by its sentences")
+def weighted_by_sentences(losses, real, size):
+    """The usual weight, when a batch is counted in sentences."""
+    parts = [own(losses, real, rank, size) for rank in range(size)]
+    many = torch.tensor([len(losses[rank::size]) for rank in range(size)])
+    return torch.stack([loss / count.clamp(min=1) for loss, count in parts]) * many / len(losses)
 
 
 @wrong("repaired_shares", "padding among them")

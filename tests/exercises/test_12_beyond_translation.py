@@ -67,7 +67,7 @@ def test_the_six_numbers_are_predicted(predicted_switches):
 
 
 def some_text(rows=3, length=7, words=11, pad_id=0, dtype=torch.float32):
-    """Logits that differ much, and rows of different length; pads stand on the right."""
+    """Logits that differ much, and rows of different length, with their pads on the right."""
     logits = (2 * torch.randn(rows, length, words, dtype=torch.double)).to(dtype)
     tokens = torch.randint(0, words - 1, (rows, length))
     tokens += tokens >= pad_id
@@ -100,12 +100,33 @@ def lm_mistakes(logits, tokens, pad_id):
     )
     by_read = costs[tokens[:, :-1] != pad_id].mean()
     probability = says.softmax(-1).gather(-1, answers[..., None])[..., 0]
+    lengths = (tokens != pad_id).sum(1)
+    within = torch.arange(1, tokens.shape[1]) < lengths[:, None]  # if all pads stood on the right
+    longest = real[:, : lengths.max() - 1]
     return {
         f"ln is taken of softmax + {limit:g}, where a small P is lost: use `log_softmax`.": (
             lambda limit=limit: -(probability[real] + limit).log().mean()
         )
-        for limit in (0, 1e-12, 1e-10, 1e-9, 1e-8, 1e-6)
+        for limit in (1e-12, 1e-10, 1e-9, 1e-8, 1e-6)
     } | {
+        "ln is taken of a softmax that has rounded to 0: use `log_softmax`.": (
+            lambda: -probability[real].log().mean()
+        ),
+        "each row is cut behind as many places as it has tokens: pads can stand before them.": (
+            lambda: costs[within].mean()
+        ),
+        "each row is cut behind as many places as it has tokens, and pads among them are left "
+        "out: pads can stand before them.": lambda: (
+            (costs * (within & real)).sum() / (lengths - 1).sum()
+        ),
+        "all rows are cut behind as many places as the longest has tokens: pads can stand before "
+        "them.": lambda: costs[:, : longest.shape[1]][longest].mean(),
+        "a token that follows a pad is left out: it is real, and counts.": lambda: costs[
+            real & (tokens[:, :-1] != pad_id)
+        ].mean(),
+        "only costs above 0 are averaged: a token that was certain costs 0, and counts.": lambda: (
+            costs[real & (costs > 0)].mean()
+        ),
         "nothing is shifted: each place is asked for the token that it reads.": lambda: lm_loss(
             logits, tokens, pad_id, 0
         ),
@@ -198,10 +219,29 @@ def test_a_row_of_one_token_predicts_nothing(causal_lm_loss):
     )
 
 
+def test_pads_may_stand_anywhere(causal_lm_loss):
+    for rows in (
+        ((0, 0, 3, 4, 5), (3, 0, 2, 1, 6), (0, 4, 2, 0, 0)),
+        ((0, 0, 3, 4, 5), (0, 0, 0, 1, 6), (0, 4, 2, 1, 3)),
+    ):
+        tokens = torch.tensor(rows)
+        given = (torch.randn(3, 5, 7), tokens, 0)
+        expect(causal_lm_loss(*given), lm_loss(*given).float(), lm_mistakes(*given))
+
+
+def is_nan(loss):
+    return isinstance(loss, torch.Tensor) and bool(loss.isnan().any())
+
+
 def test_large_logits_lose_nothing(causal_lm_loss):
     logits, tokens, pad_id = some_text()
-    given = (1000 * logits, tokens, pad_id)
+    logits[0, 0, tokens[0, 1]] = 10  # certain: it costs 0, and counts
+    large = 1000 * logits
     nan = "exp of a large logit is inf, and inf/inf is NaN: use `log_softmax`."
+    below_0 = large - large.amax(-1, keepdim=True)  # the same probabilities, and no exp is inf
+    if is_nan(causal_lm_loss(below_0, tokens, pad_id)):
+        nan = "ln of a softmax that has rounded to 0 is −inf, and −inf · 0: use `log_softmax`."
+    given = (large, tokens, pad_id)
     expect(causal_lm_loss(*given), lm_loss(*given).float(), lm_mistakes(*given), nan=nan)
 
 
@@ -419,11 +459,18 @@ def test_what_is_random_comes_from_the_generator(mask_tokens):
     second = gaps_of(tokens, 9, 0, mask_tokens(tokens, 9, 0, 0.4, generator))
     if torch.equal(first, second):
         raise CheckFailed("Two calls in a row gave the same gaps: do not seed the generator.")
-    calls = [mask_tokens(tokens, 9, 0, 0.4, a_generator(seed)) for seed in range(6)]
-    if len({int(gaps_of(tokens, 9, 0, came).sum()) for came in calls}) == 1:
+
+
+def test_the_number_of_gaps_varies(mask_tokens):
+    tokens = torch.full((7, 17), 5)
+    calls = [mask_tokens(tokens, 9, 0, 0.4, a_generator(seed)) for seed in range(40)]
+    counts = torch.tensor([int(gaps_of(tokens, 9, 0, came).sum()) for came in calls])
+    variance = counts.double().var() / (tokens.numel() * 0.4 * 0.6)  # 1, for independent draws
+    if variance < 0.25:
+        how = "the same number" if variance == 0 else "almost the same number"
         raise CheckFailed(
-            "Each call hides the same number of tokens. Each token is hidden with this "
-            "probability, independently of all others."
+            f"Each call hides {how} of tokens. Each token is hidden with this probability, "
+            "independently of all others."
         )
 
 
@@ -477,6 +524,14 @@ def cut_mistakes(images, patch):
         "the channels stand before the grid: the numbers of one token come from several places "
         "(`permute` the channel behind row and column).": lambda: cut(
             images, patch, (0, 1, 2, 4, 3, 5)
+        ),
+        "height and width are exchanged where the axes are split.": lambda: (
+            images.reshape(b, c, w // patch, patch, h // patch, patch)
+            .permute(0, 2, 4, 1, 3, 5)
+            .reshape(shape)
+        ),
+        "the channel stands between row and column of the grid: `permute` it behind both.": (
+            lambda: cut(images, patch, (0, 2, 1, 4, 3, 5))
         ),
         "`F.unfold` gives (B, numbers, patches): the last two axes are exchanged.": columns,
         "`F.unfold` gives (B, numbers, patches), and `reshape` or `view` does not exchange the "
@@ -544,6 +599,11 @@ def paste_mistakes(patches, patch, channels, height, width):
         "the patches are taken to be ordered column by column.": lambda: turned.permute(
             0, 3, 2, 4, 1, 5
         ).reshape(shape),
+        "rows and columns of patches are exchanged where the axes are split.": lambda: (
+            turned.permute(0, 3, 1, 4, 2, 5).reshape(shape)
+        ),
+        "rows and columns of patches are exchanged in `permute`: row and row within belong "
+        "together.": lambda: paste(patches, patch, channels, height, width, (0, 3, 2, 4, 1, 5)),
         "the axes are permuted as in `patchify`: the way back needs the inverse.": lambda: paste(
             patches, patch, channels, height, width, (0, 2, 4, 1, 3, 5)
         ),
