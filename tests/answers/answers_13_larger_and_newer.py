@@ -988,7 +988,7 @@ def for_averaged_gradients(losses, real, size):
 
 @wrong("repaired_shares", "`losses > 0` does not tell them")
 def real_if_above_0(losses, real, size):
-    """The line of the task's cell, where it happens to be right."""
+    """Where padded losses are 0, as in the task's cell, it happens to be right."""
     there = losses > 0
     sums = [losses[rank::size][there[rank::size]].sum() for rank in range(size)]
     return torch.stack(sums) / real.sum()
