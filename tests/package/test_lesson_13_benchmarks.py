@@ -48,6 +48,27 @@ def test_the_five_differences_are_compared_at_equal_parameters():
     assert len(sizes) == 1  # matrices: a norm has β or it has not
 
 
+def earlier_logits_that_move(model):
+    """Return the largest change of an earlier logit when the last of twelve tokens changes."""
+    tokens = torch.arange(1, 13).repeat(2, 1)
+    tokens[1, -1] = 20
+    one, other = model(tokens).detach()
+    assert not torch.equal(one[-1], other[-1])
+    return (one - other)[:-1].abs().max().item()
+
+
+@pytest.mark.parametrize("variant", newer.variants())
+def test_no_logit_of_the_language_model_depends_on_a_later_token(variant):
+    torch.manual_seed(0)
+    model = newer.lesson()["LanguageModel"](16, newer.variants()[variant])
+    assert earlier_logits_that_move(model) < 1e-5
+
+
+@pytest.mark.parametrize("variant", experts.PLANS)
+def test_nor_does_one_with_experts(variant):
+    assert earlier_logits_that_move(experts.build(variant, 0, 16)) < 1e-5
+
+
 def test_equal_operations_and_equal_parameters_are_what_they_say():
     plans = experts.PLANS
     wide, narrow, dense = (plans[name] for name in ("8 experts", "8 experts of an eighth", "dense"))
