@@ -22,6 +22,10 @@ def test_it_runs_and_writes_what_it_measured(script, tmp_path):
     assert path.stem == result["part"] == script.__name__.rsplit(".", 1)[1] and result["smoke"]
     assert {"hardware", "versions", "commit", "sizes"} <= set(result)
     assert result.get("rows") or (result["grams"] and result["models"])
+    for model in result.get("models", []):  # untrained, it may draw marks that print as nothing
+        begins, count = (result["sizes"][name] for name in ("begins", "written"))
+        assert model["writes"].startswith(begins)
+        assert count / 2 < len(model["writes"]) - len(begins) <= count
 
 
 def test_counted_chances_add_up_to_one_and_more_context_helps():
