@@ -92,7 +92,7 @@ PRESETS = {
         beam=5,
     ),
     # For the comparison with the published figure, 41.02 on test2016; some hours on a CPU. It is
-    # not reached yet: one seed, run to its end, has 39.3.
+    # not reached yet: one seed, run to its end, has 39.3 (results/recipes_first.json).
     "multi30k-tok": Preset(
         data="multi30k-tok",
         model=_sizes(
