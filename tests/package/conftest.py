@@ -7,6 +7,16 @@ import torch
 from transformer_lab import ModelConfig, Transformer
 
 
+@pytest.fixture
+def captions():
+    """Forty captions in the place of Multi30k, as (source, target)."""
+    return [
+        (f"a {colour} dog sees {i} men .", f"ein {colour} hund sieht {i} .")
+        for colour in ("red", "green", "blue", "old", "young")
+        for i in range(8)
+    ]
+
+
 @pytest.fixture(scope="session")
 def tiny():
     """Return a function that makes a model: `tiny(seed=…, sharpness=…, any size of ModelConfig)`.

@@ -11,12 +11,9 @@ from transformer_lab import BOS, EOS, PAD, UNK, runs, train
 
 
 @pytest.fixture
-def captions(monkeypatch):
-    """Forty captions in the place of Multi30k."""
-    colours = ("red", "green", "blue", "old", "young")
-    pairs = [(f"a {c} dog sees {i} men .", f"ein {c} hund sieht {i} ." ) for c in colours
-             for i in range(8)]  # fmt: skip
-    splits = {"train": pairs, "val": pairs[:3], "test2016": pairs[:2]}
+def small(monkeypatch, captions):
+    """A few captions, and the three ways that have an objective each."""
+    splits = {"train": captions, "val": captions[:3], "test2016": captions[:2]}
     for module in (runs, recipes):
         monkeypatch.setattr(module, "load_task", lambda *_: splits)
     monkeypatch.setattr(recipes, "TOY", recipes.TOY | recipes._pieces(60))
@@ -24,7 +21,7 @@ def captions(monkeypatch):
     monkeypatch.setattr(recipes, "WAYS", dict(three))
 
 
-def test_every_way_is_measured_and_nothing_is_trained_twice(captions, tmp_path, monkeypatch):
+def test_every_way_is_measured_and_nothing_is_trained_twice(small, tmp_path, monkeypatch):
     options = ["--smoke", "--runs", str(tmp_path / "runs"), "--output", str(tmp_path)]
     recipes.main([*options, "--seeds", "0"])
     rows = json.loads((tmp_path / "recipes.json").read_text())["rows"]

@@ -11,12 +11,9 @@ from transformer_lab import runs
 
 
 @pytest.fixture
-def small(monkeypatch):
-    """Forty captions in the place of Multi30k, two factors in the place of all."""
-    colours = ("red", "green", "blue", "old", "young")
-    pairs = [(f"a {c} dog sees {i} men .", f"ein {c} hund sieht {i} ." ) for c in colours
-             for i in range(8)]  # fmt: skip
-    splits = {"train": pairs, "val": pairs[:6], "test2016": pairs[:4]}
+def small(monkeypatch, captions):
+    """A few captions, two factors in the place of all."""
+    splits = {"train": captions, "val": captions[:6], "test2016": captions[:4]}
     for module in (runs, table3):
         monkeypatch.setattr(module, "load_task", lambda *_: splits)
     monkeypatch.setattr(table3, "TRAINED", {"dropout": {"0": {"dropout": 0.0}}})
