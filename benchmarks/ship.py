@@ -38,7 +38,7 @@ To train such a model again:
 
 ## How good it is
 
-With a beam of {beam}, the weights as they are stored here:
+With a beam of {beam} and α = {alpha} as length penalty, the weights as they are stored here:
 
 {scores}
 
@@ -65,7 +65,7 @@ def ship(run: Run, folder: Path, *, progress: bool = True) -> dict:
         raise ValueError(f"the weights must take at most {LIMIT:,} bytes, got {size:,}")
     load_parameters(run.model, half, "the run")  # what is scored is what is shipped
     notes = read_json(run.folder / METRICS)
-    metrics = {"data": run.data, "beam": run.beam, "weights": "float16"}
+    metrics = {"data": run.data, "beam": run.beam, "alpha": run.alpha, "weights": "float16"}
     metrics |= {name: notes[name] for name in KEPT}
     metrics["scores"] = run.evaluate(progress=progress)
     save(run.model, folder)
@@ -102,6 +102,7 @@ def card(run: Run, metrics: dict) -> str:
         torch=metrics["versions"]["torch"],
         seed=metrics["seed"],
         beam=run.beam,
+        alpha=run.alpha,
         scores="\n".join(lines),
         signature=f"sacreBLEU: `{signature}`",
     )

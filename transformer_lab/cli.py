@@ -261,6 +261,9 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--beam", type=int, metavar="K", help="hypotheses kept while writing; 1 is greedy decoding"
     )
+    parser.add_argument(
+        "--alpha", type=float, metavar="X", help="length penalty of the beam: more prefers longer"
+    )
     _add_device(parser)
 
 
@@ -352,7 +355,8 @@ def _translate(options: argparse.Namespace) -> int:
     run, count = _load(options), 0
     for sentences in _read(options.sentences):
         wanted = [sentence for sentence in sentences if sentence.strip()]
-        outputs = iter(run.translate(wanted, beam=options.beam, progress=True))
+        how = {"beam": options.beam, "alpha": options.alpha}
+        outputs = iter(run.translate(wanted, **how, progress=True))
         for sentence in sentences:
             print(next(outputs) if sentence.strip() else "", flush=True)
             if options.explain is not None and sentence.strip():
@@ -375,7 +379,7 @@ def _read(sentences: list[str]) -> Iterator[list[str]]:
 
 def _explain(run: Run, sentence: str, options: argparse.Namespace, number: int) -> None:
     """Show the last layer's cross-attention, the mean over its heads, as text or in a file."""
-    weights, written, read = run.cross_attention(sentence, beam=options.beam)
+    weights, written, read = run.cross_attention(sentence, beam=options.beam, alpha=options.alpha)
     weights = weights[-1].mean(dim=0)
     if not options.explain:
         blocks = " ░▒▓█"
@@ -397,7 +401,7 @@ def _explain(run: Run, sentence: str, options: argparse.Namespace, number: int) 
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    scores = _load(options).evaluate(beam=options.beam, progress=True)
+    scores = _load(options).evaluate(beam=options.beam, alpha=options.alpha, progress=True)
     if options.json:
         print(json.dumps(scores, indent=2))
     else:

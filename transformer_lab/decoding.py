@@ -16,7 +16,15 @@ from transformer_lab.support.validation import (
     require_type,
 )
 
-MAX_BEAM = 1000
+MAX_BEAM, MAX_ALPHA = 1000, 10
+
+
+def require_search(beam: object, alpha: object) -> None:
+    """Raise `ValueError` unless a beam can have this width and this length penalty."""
+    require_sizes(beam=beam)
+    require(beam <= MAX_BEAM, f"beam must be at most {MAX_BEAM:,}, got {beam}")
+    in_range = is_number(alpha) and 0 <= alpha <= MAX_ALPHA
+    require(in_range, f"alpha must be a number from 0 to {MAX_ALPHA}, got {alpha!r:.60}")
 
 
 def greedy_decode(
@@ -155,10 +163,7 @@ def beam_search(
     range.
     """
     max_length = _valid_max_length(model, max_length)
-    require_sizes(beam=beam)
-    require(beam <= MAX_BEAM, f"beam must be at most {MAX_BEAM:,}, got {beam}")
-    in_range = is_number(alpha) and 0 <= alpha <= 10
-    require(in_range, f"alpha must be a number from 0 to 10, got {alpha!r:.60}")
+    require_search(beam, alpha)
     memory, memory_mask = model.encode(source)
     search = _Beams(len(source), beam, max_length, alpha, source.device)
     cache = model.new_cache()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from transformer_lab.config import ModelConfig, TrainConfig
-from transformer_lab.decoding import MAX_BEAM
+from transformer_lab.decoding import require_search
 from transformer_lab.support.validation import require
 from transformer_lab.tokenizer import smallest_vocab_size
 
@@ -15,7 +15,8 @@ class Preset:
     """A task, a model for it, and how to train and decode it.
 
     `data` is "dates", "multi30k-raw", "multi30k-tok" or "pairs". The vocabulary sizes of `model`
-    are what the tokenizer is asked for; it may find fewer pieces. `beam=1` decodes greedily.
+    are what the tokenizer is asked for; it may find fewer pieces. `beam=1` decodes greedily;
+    `alpha` is the beam's length penalty.
 
     Raises `ValueError` for an unknown task or parts of the wrong type.
     """
@@ -24,6 +25,7 @@ class Preset:
     model: ModelConfig
     training: TrainConfig
     beam: int = 1
+    alpha: float = 0.6
 
     def __post_init__(self):
         require(self.data in TASKS, f"data must be one of {TASKS}, got {self.data!r}")
@@ -32,10 +34,7 @@ class Preset:
             f"model must be a ModelConfig and training a TrainConfig, got "
             f"{type(self.model).__name__} and {type(self.training).__name__}",
         )
-        require(
-            type(self.beam) is int and 1 <= self.beam <= MAX_BEAM,
-            f"beam must be a whole number from 1 to {MAX_BEAM:,}, got {self.beam!r:.60}",
-        )
+        require_search(self.beam, self.alpha)
 
 
 def _sizes(vocab_size: int, **sizes) -> ModelConfig:

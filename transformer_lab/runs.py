@@ -15,7 +15,7 @@ from torch import Tensor
 from transformer_lab.config import PAD
 from transformer_lab.data import batches_by_tokens, date_pairs, load_multi30k, load_pairs, pad
 from transformer_lab.data.pairs import TextPairs, holds_splits, keep_splits, kept_splits
-from transformer_lab.decoding import MAX_BEAM, beam_search, greedy_decode
+from transformer_lab.decoding import beam_search, greedy_decode, require_search
 from transformer_lab.model import Transformer, attention_maps, load, save
 from transformer_lab.presets import PRESETS, TASKS, Preset, fitted_settings
 from transformer_lab.support.files import as_folder, locked, read_json, write_json
@@ -93,7 +93,7 @@ def train(
         on_record=on_record,
         progress=progress,
     )
-    run = Run(folder, model, tokenizer, preset.data, preset.beam)
+    run = Run(folder, model, tokenizer, preset.data, preset.beam, preset.alpha)
     if rank_and_size()[0] == 0:
         notes = {"seed": preset.training.seed, "training": asdict(preset.training)}
         run.save(history, notes, progress=progress)
@@ -184,25 +184,31 @@ class Run:
     """A trained model with its tokenizer: what `train` makes and `load_run` reads back."""
 
     def __init__(
-        self, folder: Path, model: Transformer, tokenizer: Tokenizer, data: str, beam: int
+        self,
+        folder: Path,
+        model: Transformer,
+        tokenizer: Tokenizer,
+        data: str,
+        beam: int,
+        alpha: float = 0.6,
     ):
         self.folder, self.model, self.tokenizer = folder, model, tokenizer
-        self.data, self.beam = data, beam
+        self.data, self.beam, self.alpha = data, beam, alpha
 
     def translate(
         self,
         texts: str | Sequence[str],
         *,
         beam: int | None = None,
-        alpha: float = 0.6,
+        alpha: float | None = None,
         max_length: int | None = None,
         progress: bool = False,
     ) -> str | list[str]:
         """Return the translation of one sentence, or of each in a list, which goes in batches.
 
-        `beam` is the preset's unless given; 1 is greedy decoding. `alpha` is the length penalty of
-        `beam_search`. A sentence is written until EOS,
-        or `max_length` tokens (2 × the source + 12 unless given, at most the model's).
+        `beam` and `alpha`, the length penalty, are the preset's unless given; a beam of 1 is
+        greedy decoding. A sentence is written until EOS, or `max_length` tokens (2 × the source +
+        12 unless given, at most the model's).
         Raises `ValueError` for a sentence with more tokens than the model's `max_length`.
         """
         if isinstance(texts, str):
@@ -234,9 +240,10 @@ class Run:
         sources: list[list[int]],
         beam: int | None,
         max_length: int | None,
-        alpha: float = 0.6,
+        alpha: float | None = None,
     ) -> Int[Tensor, "B L"]:
         beam = self.beam if beam is None else beam
+        alpha = self.alpha if alpha is None else alpha
         source = pad(sources).to(next(self.model.parameters()).device)
         # A translation is rarely twice as long as its source; an untrained model never stops.
         if max_length is None:
@@ -246,14 +253,14 @@ class Run:
         return beam_search(self.model, source, beam=beam, max_length=max_length, alpha=alpha).cpu()
 
     def cross_attention(
-        self, text: str, *, beam: int | None = None
+        self, text: str, *, beam: int | None = None, alpha: float | None = None
     ) -> tuple[Float[Tensor, "N H Lq Lk"], list[str], list[str]]:
         """Translate a sentence; return what each decoder layer and head looked at, and the pieces.
 
         Row q of the weights belongs to the q-th written piece, column k to the k-th that was read.
         """
         (source,) = self._encode([text])
-        (tokens,) = self._decode([source], beam, None)
+        (tokens,) = self._decode([source], beam, None, alpha)
         tokens = tokens[tokens != PAD]
         device = next(self.model.parameters()).device
         pair = torch.tensor([source], device=device), tokens[None, :-1].to(device)
@@ -261,13 +268,15 @@ class Run:
         weights = torch.cat([w for name, w in maps.items() if name.endswith("cross_attention")])
         return weights.cpu(), self.tokenizer.tokens(tokens[1:]), self.tokenizer.tokens(source)
 
-    def evaluate(self, *, beam: int | None = None, progress: bool = False) -> dict:
+    def evaluate(
+        self, *, beam: int | None = None, alpha: float | None = None, progress: bool = False
+    ) -> dict:
         """Score the test sets, as `score` does; of a user's own pairs, those that were held out."""
         splits = kept_splits(self.folder) if self.data == "pairs" else load_task(self.data)
         scores = {}
         for name in sorted(set(splits) - {"train", "val"}):
             sources, references = zip(*splits[name], strict=True)
-            outputs = self.translate(sources, beam=beam, progress=progress)
+            outputs = self.translate(sources, beam=beam, alpha=alpha, progress=progress)
             scores[name] = score(self.data, outputs, references)
         return scores
 
@@ -279,6 +288,7 @@ class Run:
         metrics = {
             "data": self.data,
             "beam": self.beam,
+            "alpha": self.alpha,
             "scores": self.evaluate(progress=progress),
             "parameters": sum(p.numel() for p in self.model.parameters()),
             "seconds": history[-1]["seconds"] if history else 0.0,
@@ -336,11 +346,12 @@ def load_run(folder: str | os.PathLike = PRETRAINED) -> Run:
     """
     folder = as_folder(folder)
     metrics = read_json(folder / METRICS)
-    data, beam = metrics.get("data"), metrics.get("beam")
-    require(
-        data in TASKS and type(beam) is int and 1 <= beam <= MAX_BEAM,
-        f"{folder / METRICS} does not say what was trained: data={data!r:.60}, beam={beam!r:.60}",
-    )
+    data, beam, alpha = metrics.get("data"), metrics.get("beam"), metrics.get("alpha", 0.6)
+    require(data in TASKS, f"{folder / METRICS} does not say what was trained: data={data!r:.60}")
+    try:
+        require_search(beam, alpha)
+    except ValueError as error:
+        raise ValueError(f"{folder / METRICS}: {error}") from None
     model, tokenizer = load(folder), Tokenizer.load(folder / TOKENIZER)
     sizes = {model.config.source_vocab_size, model.config.target_vocab_size}
     require(
@@ -348,4 +359,4 @@ def load_run(folder: str | os.PathLike = PRETRAINED) -> Run:
         f"{folder}: the tokenizer must have as many pieces as the model, {sorted(sizes)}, "
         f"got {tokenizer.vocab_size}",
     )
-    return Run(folder, model, tokenizer, data, beam)
+    return Run(folder, model, tokenizer, data, beam, alpha)

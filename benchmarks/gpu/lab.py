@@ -170,7 +170,7 @@ class Lab:
         """Return the run whose weights are the mean of the last snapshots."""
         model = new_model(trainer.model.config, SEED).to(self.device)
         load_parameters(model, averaged(snapshots, preset.training.average), "the average")
-        return Run(Path(), model.eval(), task.tokenizer, task.data, preset.beam)
+        return Run(Path(), model.eval(), task.tokenizer, task.data, preset.beam, preset.alpha)
 
     def bleu(self, run: Run, split: str, **options) -> dict:
         """Translate a split and score it as its task is scored: {"bleu", "signature"}."""

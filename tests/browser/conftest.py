@@ -130,7 +130,7 @@ def open_notebook(chromium, lab, request):
     page = context.new_page()
 
     def open_notebook(path, changes=None):
-        """With `changes`, {piece of source: another}, nothing is collapsed: each cell can be run."""
+        """With `changes`, {piece of source: another}, each cell is open and can be run."""
         file = lab["folder"] / name / path
         if changes is not None:
             change(file, changes)

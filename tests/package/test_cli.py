@@ -296,6 +296,7 @@ def test_explain_with_a_file_draws_a_figure_for_each_sentence(run, tmp_path, cap
     [
         ([DATE, "9" * 100], "'999"),
         (["--beam=0", DATE], "beam must be"),
+        (["--beam=2", "--alpha=-1", DATE], "alpha must be"),
         (["--explain", "no/such/folder/map.png", DATE], "no/such/folder"),
         (["--run", "no/run/here", DATE], "no/run/here"),
     ],

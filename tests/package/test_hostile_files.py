@@ -345,6 +345,8 @@ def test_settings_of_many_megabytes_are_not_read(run):
         {"data": "dates", "beam": 2.0},
         {"data": "dates", "beam": 10**6},
         {"data": "dates", "beam": 10**30},
+        {"data": "dates", "beam": 1, "alpha": -1},
+        {"data": "dates", "beam": 1, "alpha": "0.6"},
         {"data": "x" * 10_000, "beam": 1},
         {"data": ["dates"], "beam": 1},
         {"data": {"dates": 1}, "beam": 1},
