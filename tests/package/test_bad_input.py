@@ -278,7 +278,7 @@ BAD = {
         (lambda: Preset(data="dates", model=None, training=TRAINING), "ModelConfig", "NoneType"),
         (lambda: Preset(data="dates", model=CONFIG, training={}), "a TrainConfig", "dict"),
         (lambda: Preset(data="dates", model=CONFIG, training=TRAINING, beam=0), "beam must", "0"),
-        (lambda: Preset(data="dates", model=CONFIG, training=TRAINING, alpha=-1), "alpha must", "-1"),
+        (lambda: Preset(data="dates", model=CONFIG, training=TRAINING, alpha=-1), "alpha", "-1"),
     ],
     "Transformer": [
         (lambda: Transformer({}), "config must be a ModelConfig", "dict"),
