@@ -13,7 +13,7 @@ def test_the_short_run_is_measured_and_written(tmp_path, capsys, monkeypatch):
     assert result["smoke"] and {"hardware", "versions", "commit"} <= set(result)
     (row,) = result["rows"]
     shares = {name: share for name, share in row.items() if name not in ("seed", "steps")}
-    assert len(shares) == 13 and all(0 <= share <= 1 for share in shares.values())
+    assert len(shares) == 14 and all(0 <= share <= 1 for share in shares.values())
     assert "| exact match |" in capsys.readouterr().out
 
 
