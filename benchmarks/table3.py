@@ -71,7 +71,8 @@ TRAINED = {
     "embeddings and last linear": {"three matrices": {"tie_embeddings": False}},
     "LayerNorm": {"after each sub-layer": {"pre_norm": False}},
     "learning rate": {"straight down to 0": {"schedule": "linear"}},
-    "pieces": {f"{size:,}": _vocabulary(size) for size in (1000, 10_000)},
+    "pieces": {f"{size:,}": _vocabulary(size) for size in (1000, 10_000)}
+    | {"66: characters": _vocabulary(66) | {"max_length": 512}},
     "snapshots in the mean": {"1": {"average": 1}},
 }
 DECODED = {  # the base's own weights, with another beam and length penalty
