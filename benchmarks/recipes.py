@@ -17,7 +17,16 @@ from torch import Tensor, nn
 
 from benchmarks.reporting import report
 from benchmarks.reporting.report import RESULTS
-from transformer_lab import PAD, UNK, Objective, Run, TrainConfig, Transformer, train_tokenizer
+from transformer_lab import (
+    PAD,
+    UNK,
+    FeedForward,
+    Objective,
+    Run,
+    TrainConfig,
+    Transformer,
+    train_tokenizer,
+)
 from transformer_lab.data.batches import batches_by_tokens
 from transformer_lab.data.pairs import TextPairs
 from transformer_lab.runs import (
@@ -81,6 +90,16 @@ class WithGaps(nn.Module):
         """Return the ids with some of the words unknown; `<pad>`, `<bos>` and `<eos>` stay."""
         gap = (torch.rand(ids.shape) < self.probability) & (ids > UNK)
         return torch.where(gap, UNK, ids)
+
+
+class PlainNetwork(Objective):
+    """No number inside the feed-forward networks is dropped, as in the paper."""
+
+    def __init__(self, model: Transformer, config: TrainConfig):
+        super().__init__(model, config)
+        for module in model.modules():
+            if isinstance(module, FeedForward):
+                module.dropout = nn.Identity()
 
 
 class RDrop(Objective):
@@ -148,8 +167,11 @@ WAYS = {
     "the published shape": ({}, Objective),
     "R-Drop": ({}, RDrop),
     "word dropout 0.1": ({}, WordDropout),
+    "nothing dropped inside the networks": ({}, PlainNetwork),
     "dropout 0.2": ({"dropout": 0.2}, Objective),
     "dropout 0.4": ({"dropout": 0.4}, Objective),
+    "the paper's schedule": ({"schedule": "paper"}, Objective),
+    "the paper's schedule, twice the rate": ({"schedule": "paper", "rate_factor": 1.2}, Objective),
     "4,000 pieces": (_pieces(4000), Objective),
     "LayerNorm after each sub-layer": ({"pre_norm": False}, Objective),
     "3 + 3 layers of width 192": (
