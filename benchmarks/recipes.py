@@ -6,6 +6,7 @@ changed; the validation set alone is scored. A way that was stopped goes on wher
 """
 
 import argparse
+import itertools
 import json
 import random
 from dataclasses import asdict
@@ -18,11 +19,13 @@ from torch import Tensor, nn
 from benchmarks.reporting import report
 from benchmarks.reporting.report import RESULTS
 from transformer_lab import (
+    EOS,
     PAD,
     UNK,
     FeedForward,
     Objective,
     Run,
+    Tokenizer,
     TrainConfig,
     Transformer,
     train_tokenizer,
@@ -39,6 +42,7 @@ from transformer_lab.runs import (
     score,
 )
 from transformer_lab.support.files import read_json, write_json
+from transformer_lab.tokenizer import SPACE
 from transformer_lab.training import evaluate, fit
 
 PAIRS, EPOCHS, DATA = 8000, 50, "multi30k-tok"
@@ -63,6 +67,7 @@ BASE = {
 # Name, beam, length penalty.
 DECODED = (("bleu_greedy", 1, 0.6), ("bleu_beam_5", 5, 0.6), ("bleu_alpha_1.5", 5, 1.5))
 ROWS = 64  # targets whose logits are held at once
+WAYS_TO_CUT = 16
 TOY = {"d_model": 16, "num_heads": 1, "d_ff": 16, "steps": 4, "checkpoint_every": 1, "warmup": 2}
 TOY |= {"source_vocab_size": 300, "target_vocab_size": 300}
 
@@ -162,12 +167,50 @@ def _pieces(count: int) -> dict:
     return {"source_vocab_size": count, "target_vocab_size": count}
 
 
-# What is changed, by the name of the row: settings, and the objective if it is another one.
+def cut_in_many_ways(tokenizer: Tokenizer, pairs: TextPairs) -> list[tuple[list, list]]:
+    """Return each pair 16 times, its words cut at random: BPE-dropout [1].
+
+    [1] Provilkov et al. 2020, BPE-Dropout: at each step of cutting, a merge is left out with a
+    probability of 0.1.
+    """
+    rng, words = random.Random(6), {}
+    split = tokenizer._bpe.pre_tokenizer.pre_tokenize_str
+    ids = {piece: i for i, piece in enumerate(tokenizer.pieces)}
+    ranks = {pair: rank for rank, pair in enumerate(tokenizer.merges)}
+
+    def encode(text: str) -> list[int]:
+        found = []
+        for word, _ in split(SPACE + text.replace(" ", SPACE)):
+            if word not in words:
+                words[word] = [cut(word, ranks, rng) for _ in range(WAYS_TO_CUT)]
+            found += rng.choice(words[word])
+        return [*map(ids.__getitem__, found), EOS]
+
+    return [tuple(map(encode, pair)) for _ in range(WAYS_TO_CUT) for pair in pairs]
+
+
+def cut(word: str, ranks: dict, rng: random.Random, probability: float = 0.1) -> list[str]:
+    """Return the pieces of a word, merged in the order of `ranks`, now and then leaving one out."""
+    pieces = list(word)
+    while True:
+        merges = [
+            (ranks[pair], place)
+            for place, pair in enumerate(itertools.pairwise(pieces))
+            if pair in ranks and rng.random() >= probability
+        ]
+        if not merges:
+            return pieces
+        _, place = min(merges)
+        pieces[place : place + 2] = [pieces[place] + pieces[place + 1]]
+
+
+# What is changed, by the name of the row: settings, the objective, how the pairs are encoded.
 WAYS = {
     "the published shape": ({}, Objective),
     "R-Drop": ({}, RDrop),
     "word dropout 0.1": ({}, WordDropout),
     "nothing dropped inside the networks": ({}, PlainNetwork),
+    "BPE-dropout 0.1": ({}, Objective, cut_in_many_ways),
     "dropout 0.2": ({"dropout": 0.2}, Objective),
     "dropout 0.4": ({"dropout": 0.4}, Objective),
     "the paper's schedule": ({"schedule": "paper"}, Objective),
@@ -184,7 +227,7 @@ WAYS = {
 
 def measure(name: str, seed: int, runs: Path, *, smoke: bool = False) -> dict:
     """Train one way, or go on, and return its row; one that is there already is returned."""
-    changes, objective = WAYS[name]
+    changes, objective, *encode = WAYS[name]
     folder = runs / f"{name} {seed}"
     if (path := folder / "row.json").exists():
         return read_json(path)
@@ -198,6 +241,8 @@ def measure(name: str, seed: int, runs: Path, *, smoke: bool = False) -> dict:
         lengths = [(len(target) + 1, len(source)) for source, target in pairs]
         settings["steps"] = EPOCHS * len(batches_by_tokens(lengths, settings["max_tokens"]))
         settings["checkpoint_every"] = settings["steps"] // 20
+    if encode:
+        pairs = encode[0](tokenizer, chosen)
     preset = find_preset("multi30k-gpu", settings | _pieces(tokenizer.vocab_size))
     torch.manual_seed(seed)
     model = Transformer(preset.model)

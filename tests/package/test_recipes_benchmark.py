@@ -1,24 +1,30 @@
 """The comparison of recipes at toy size: every way is trained, kept, and what it says it is."""
 
 import json
+import random
 
 import pytest
 import torch
 from torch import nn
 
 from benchmarks import recipes
-from transformer_lab import BOS, EOS, PAD, UNK, runs, train
+from transformer_lab import BOS, EOS, PAD, UNK, runs, train, train_tokenizer
+
+OTHER_OBJECTIVES = (
+    *("the published shape", "R-Drop", "word dropout 0.1"),
+    *("nothing dropped inside the networks", "BPE-dropout 0.1"),
+)
 
 
 @pytest.fixture
 def small(monkeypatch, captions):
-    """A few captions, and the three ways that have an objective each."""
+    """A few captions, and five ways that train on something else each."""
     splits = {"train": captions, "val": captions[:3], "test2016": captions[:2]}
     for module in (runs, recipes):
         monkeypatch.setattr(module, "load_task", lambda *_: splits)
     monkeypatch.setattr(recipes, "TOY", recipes.TOY | recipes._pieces(60))
-    three = list(recipes.WAYS.items())[:3]
-    monkeypatch.setattr(recipes, "WAYS", dict(three))
+    ways = {name: recipes.WAYS[name] for name in OTHER_OBJECTIVES}
+    monkeypatch.setattr(recipes, "WAYS", ways)
 
 
 def test_every_way_is_measured_and_nothing_is_trained_twice(small, tmp_path, monkeypatch):
@@ -26,8 +32,8 @@ def test_every_way_is_measured_and_nothing_is_trained_twice(small, tmp_path, mon
     recipes.main([*options, "--seeds", "0"])
     rows = json.loads((tmp_path / "recipes.json").read_text())["rows"]
     by_way = {row["way"]: row["valid_loss"] for row in rows}
-    assert set(by_way) == {"the published shape", "R-Drop", "word dropout 0.1"}
-    assert len(set(by_way.values())) == 3  # another objective was trained, not its name alone
+    assert set(by_way) == set(OTHER_OBJECTIVES)
+    assert len(set(by_way.values())) == len(by_way)  # not the name alone differs
     monkeypatch.setattr(recipes, "fit", None)
     train("multi30k-tok", tmp_path / "whole", progress=False, **recipes.TOY)
     recipes.main([*options, "--seeds", "0", "--tried", str(tmp_path / "whole")])
@@ -60,3 +66,17 @@ def test_a_gap_is_never_in_the_place_of_padding_or_an_end():
     gaps = recipes.WithGaps(states, probability=1.0)
     ids = torch.tensor([[BOS, 7, 9, EOS, PAD]])
     assert gaps.with_gaps(ids).tolist() == [[BOS, UNK, UNK, EOS, PAD]]
+
+
+def test_words_are_cut_as_the_tokenizer_does_and_with_dropout_in_other_ways():
+    texts = ["ein mann mit hut", "eine frau mit einem hund", "zwei hunde am strand"] * 3
+    tokenizer = train_tokenizer(texts, 60)
+    ranks = {pair: rank for rank, pair in enumerate(tokenizer.merges)}
+    for word in ("▁mann", "▁hunde", "▁strand", "▁hutmann"):
+        pieces = recipes.cut(word, ranks, random.Random(0), probability=0.0)
+        assert pieces == tokenizer.tokens(tokenizer.encode(word[1:]))[:-1]
+    many = recipes.cut_in_many_ways(tokenizer, [(text, text) for text in texts[:3]])
+    assert len(many) == 3 * recipes.WAYS_TO_CUT
+    for i, (source, target) in enumerate(many):
+        assert tokenizer.decode(source) == tokenizer.decode(target) == texts[i % 3]
+    assert len({tuple(source) for source, _ in many}) > 6
