@@ -22,7 +22,6 @@ from transformer_lab import (
     EOS,
     PAD,
     UNK,
-    FeedForward,
     Objective,
     Run,
     Tokenizer,
@@ -56,6 +55,7 @@ BASE = {
     "num_decoder_layers": 4,
     "dropout": 0.3,
     "pre_norm": True,
+    "activation_dropout": True,
     "schedule": "linear",
     "warmup": 500,
     "rate_factor": 0.6,
@@ -67,6 +67,7 @@ BASE = {
 # Name, beam, length penalty.
 DECODED = (("bleu_greedy", 1, 0.6), ("bleu_beam_5", 5, 0.6), ("bleu_alpha_1.5", 5, 1.5))
 ROWS = 64  # targets whose logits are held at once
+PLAIN = {"activation_dropout": False}
 WAYS_TO_CUT = 16
 TOY = {"d_model": 16, "num_heads": 1, "d_ff": 16, "steps": 4, "checkpoint_every": 1, "warmup": 2}
 TOY |= {"source_vocab_size": 300, "target_vocab_size": 300}
@@ -95,16 +96,6 @@ class WithGaps(nn.Module):
         """Return the ids with some of the words unknown; `<pad>`, `<bos>` and `<eos>` stay."""
         gap = (torch.rand(ids.shape) < self.probability) & (ids > UNK)
         return torch.where(gap, UNK, ids)
-
-
-class PlainNetwork(Objective):
-    """No number inside the feed-forward networks is dropped, as in the paper."""
-
-    def __init__(self, model: Transformer, config: TrainConfig):
-        super().__init__(model, config)
-        for module in model.modules():
-            if isinstance(module, FeedForward):
-                module.dropout = nn.Identity()
 
 
 class RDrop(Objective):
@@ -209,7 +200,10 @@ WAYS = {
     "the published shape": ({}, Objective),
     "R-Drop": ({}, RDrop),
     "word dropout 0.1": ({}, WordDropout),
-    "nothing dropped inside the networks": ({}, PlainNetwork),
+    "nothing dropped inside the networks": (PLAIN, Objective),
+    "…, and twice the rate": (PLAIN | {"rate_factor": 1.2}, Objective),
+    "…, and dropout 0.2": (PLAIN | {"dropout": 0.2}, Objective),
+    "…, and LayerNorm after each sub-layer": (PLAIN | {"pre_norm": False}, Objective),
     "BPE-dropout 0.1": ({}, Objective, cut_in_many_ways),
     "dropout 0.2": ({"dropout": 0.2}, Objective),
     "dropout 0.4": ({"dropout": 0.4}, Objective),

@@ -40,6 +40,7 @@ BASE = {
     "source_vocab_size": 4000,
     "target_vocab_size": 4000,
     "dropout": 0.1,
+    "activation_dropout": False,
     "pre_norm": True,
     "warmup": 400,
     "rate_factor": 0.8,
@@ -66,7 +67,8 @@ TRAINED = {
         "64 and 128": {"d_model": 64, "d_ff": 128},
         "256 and 512": {"d_model": 256, "d_ff": 512},
     },
-    "dropout": {"0": {"dropout": 0.0}, "0.3": {"dropout": 0.3}},
+    "dropout": {"0": {"dropout": 0.0}, "0.3": {"dropout": 0.3}}
+    | {"0.1, hidden numbers too": {"activation_dropout": True}},
     "label smoothing": {"0": {"label_smoothing": 0.0}},
     "embeddings and last linear": {"three matrices": {"tie_embeddings": False}},
     "LayerNorm": {"after each sub-layer": {"pre_norm": False}},

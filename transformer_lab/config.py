@@ -35,12 +35,14 @@ def require_settings(config: Any) -> None:
 class ModelConfig:
     """The sizes of an encoder-decoder Transformer (paper, sections 3 and 5.4; Table 3, row "base").
 
-    The defaults are the paper's but for two: `tie_embeddings` is False, because the two
-    vocabularies may differ, and `max_length` is ours: the paper names no limit.
+    The defaults are the paper's but for three: `tie_embeddings` is False, because the two
+    vocabularies may differ, `activation_dropout` is True, and `max_length` is ours: the paper
+    names no limit.
     `pre_norm=False` is the paper's LayerNorm(x + Sublayer(x)); True normalises each input instead.
     `tie_embeddings=True` is the paper's one matrix for both embeddings and the last linear (3.4);
     it needs one vocabulary for both languages. The attention projections have no bias, as in the
-    paper's equations, unless `attention_bias=True`.
+    paper's equations, unless `attention_bias=True`. `activation_dropout=True` drops the hidden
+    numbers of the feed-forward networks too, as `nn.Transformer` does; the paper does not.
 
     Raises `ValueError` for sizes that cannot work.
     """
@@ -61,6 +63,9 @@ class ModelConfig:
         "one matrix for both embeddings and the output (paper, 3.4)", default=False
     )
     attention_bias: bool = setting("biases in the attention's projections", default=False)
+    activation_dropout: bool = setting(
+        "dropout inside the feed-forward networks too; False as in the paper", default=True
+    )
 
     def __post_init__(self):
         require_settings(self)

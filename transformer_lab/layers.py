@@ -12,7 +12,8 @@ from transformer_lab.support.validation import require_floats, require_sizes
 class FeedForward(nn.Module):
     """FFN(x) = max(0, x W₁ + b₁) W₂ + b₂, at each position the same (paper, 3.3).
 
-    Not in the paper: in training the hidden numbers are dropped out too, as in `nn.Transformer`.
+    Not in the paper: in training the hidden numbers are dropped out too, as in `nn.Transformer`,
+    unless `dropout=0`.
     Raises `ValueError` unless x is (..., d_model).
     """
 
@@ -58,10 +59,11 @@ class EncoderLayer(nn.Module):
         dropout: float = 0.1,
         pre_norm: bool = False,
         attention_bias: bool = False,
+        activation_dropout: bool = True,
     ):
         super().__init__()
         self.self_attention = MultiHeadAttention(d_model, num_heads, attention_bias)
-        self.feed_forward = FeedForward(d_model, d_ff, dropout)
+        self.feed_forward = FeedForward(d_model, d_ff, dropout if activation_dropout else 0.0)
         self.add_norm_1 = AddNorm(d_model, dropout, pre_norm)
         self.add_norm_2 = AddNorm(d_model, dropout, pre_norm)
 
@@ -83,11 +85,12 @@ class DecoderLayer(nn.Module):
         dropout: float = 0.1,
         pre_norm: bool = False,
         attention_bias: bool = False,
+        activation_dropout: bool = True,
     ):
         super().__init__()
         self.self_attention = MultiHeadAttention(d_model, num_heads, attention_bias)
         self.cross_attention = MultiHeadAttention(d_model, num_heads, attention_bias)
-        self.feed_forward = FeedForward(d_model, d_ff, dropout)
+        self.feed_forward = FeedForward(d_model, d_ff, dropout if activation_dropout else 0.0)
         self.add_norm_1 = AddNorm(d_model, dropout, pre_norm)
         self.add_norm_2 = AddNorm(d_model, dropout, pre_norm)
         self.add_norm_3 = AddNorm(d_model, dropout, pre_norm)

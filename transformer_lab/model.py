@@ -75,8 +75,9 @@ class Decoder(nn.Module):
 
 def _sizes_of_a_layer(config: ModelConfig) -> dict:
     require_type(config, ModelConfig, "config")
-    names = ("d_model", "num_heads", "d_ff", "dropout", "pre_norm", "attention_bias")
-    return {name: getattr(config, name) for name in names}
+    sizes = ("d_model", "num_heads", "d_ff", "dropout")
+    kinds = ("pre_norm", "attention_bias", "activation_dropout")
+    return {name: getattr(config, name) for name in sizes + kinds}
 
 
 class Transformer(nn.Module):

@@ -34,6 +34,7 @@ KINDS = st.fixed_dictionaries(
         "pre_norm": st.booleans(),
         "attention_bias": st.booleans(),
         "tie_embeddings": st.booleans(),
+        "activation_dropout": st.booleans(),
     }
 )
 SEEDS = st.integers(0, 10**6)
@@ -184,6 +185,20 @@ def test_with_dropout_training_differs_and_evaluation_does_not(tiny):
     with torch.random.fork_rng():
         torch.manual_seed(0)
         assert moved(model.train()(source, target), expected)
+
+
+@pytest.mark.parametrize("activation_dropout", [True, False])
+def test_the_hidden_numbers_of_the_networks_are_dropped_if_the_settings_say_so(
+    tiny, activation_dropout
+):
+    model = tiny(dropout=0.5, activation_dropout=activation_dropout).train()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        for stack in (model.encoder, model.decoder):
+            layer, x = stack.layers[0], torch.randn(2, 3, model.config.d_model)
+            network, frame = layer.feed_forward, layer.add_norm_1
+            assert moved(network(x), network(x)) == activation_dropout
+            assert moved(frame(x, abs), frame(x, abs))  # what a sub-layer adds, always
 
 
 # -------------------------------------------------------------------------------------------- masks
