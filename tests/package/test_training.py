@@ -185,6 +185,7 @@ CHANGED = {
     ),
     "another model": (CONFIG, PAIRS, {"d_ff": 14}, "other model settings"),
     "another dropout": (CONFIG, PAIRS, {"dropout": 0.2}, "other model settings"),
+    "dropout elsewhere": (CONFIG, PAIRS, {"activation_dropout": False}, "got False"),
     "other data": (CONFIG, PAIRS[::-1], {}, "other data settings"),
     "fewer steps": (replace(CONFIG, steps=3), PAIRS, {}, "holds 6 steps already, got steps=3"),
 }
@@ -198,6 +199,16 @@ def test_a_folder_with_another_run_is_refused_and_left_alone(tiny, tmp_path, cha
     with pytest.raises(ValueError, match=message):
         fit(fresh(tiny, **sizes), pairs, config, folder=tmp_path, progress=False)
     assert before == {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+
+
+def test_a_run_of_before_a_setting_was_there_goes_on(tiny):
+    """What a folder of before does not hold may not be asked of it."""
+    identity = identity_of(fresh(tiny), CONFIG, PAIRS)
+    sizes = "d_ff d_model max_length num_decoder_layers num_encoder_layers num_heads"
+    sizes += " source_vocab_size target_vocab_size"
+    kinds = "attention_bias dropout pre_norm tie_embeddings"
+    assert {*identity["model"]} == {*sizes.split(), *kinds.split()}
+    assert not {"steps", "schedule"} & {*identity["training"]}
 
 
 def test_a_rate_that_falls_to_zero_belongs_to_a_number_of_steps(tiny, tmp_path):

@@ -38,11 +38,14 @@ def identity_of(model: Transformer, config: TrainConfig, pairs: Sequence) -> dic
     """Return what makes two runs the same run: sizes, settings and data, and not how long it is,
     unless the learning rate depends on it.
     """
-    training = asdict(config)
-    if config.schedule == "paper":  # the only one that runs of before this setting can have
+    sizes, training = asdict(model.config), asdict(config)
+    # Runs of before these two settings can have no other.
+    if model.config.activation_dropout:
+        del sizes["activation_dropout"]
+    if config.schedule == "paper":
         del training["steps"], training["schedule"]
     return {
-        "model": asdict(model.config),
+        "model": sizes,
         "training": training,
         "data": zlib.crc32(repr(pairs).encode()),
     }
