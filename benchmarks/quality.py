@@ -18,6 +18,7 @@ from transformer_lab.runs import METRICS, load_task, score
 from transformer_lab.support.files import read_json
 
 SEEDS = {"dates": (0, 1, 2), "multi30k": (0,), "multi30k-tok": (0, 1, 2)}
+TRIED = "recipes.json"
 # Text only, test2016, tokenised, lower case, beam 5.
 PUBLISHED = {"multi30k-tok": {"name": "Transformer-Tiny", "test2016": 41.02}}
 
@@ -71,6 +72,7 @@ def main(arguments: list[str] | None = None) -> None:
         result["means"] = means(result["rows"])
         if preset in PUBLISHED:
             result["published"] = PUBLISHED[preset]
+            result["tried"] = read_json(RESULTS / TRIED)["rows"]  # on the validation set alone
         report.write(options.output / f"{preset}.json", result)
         for name, over_seeds in result["means"].items():
             print(f"{preset}, {name}: {over_seeds}")
