@@ -267,7 +267,7 @@ from transformer_lab.data import multi30k as data
 data.MULTI30K_URL, data.TIMEOUT = sys.argv[1], 60
 data.MULTI30K_SHA256 = dict(zip(sys.argv[2::2], sys.argv[3::2]))
 child = os.fork()  # two processes, of which one has to import torch
-print(data.load_multi30k()["train"], flush=True)
+os.write(1, f"{data.load_multi30k()['train']}\\n".encode())  # one write: no line inside a line
 if child:
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
