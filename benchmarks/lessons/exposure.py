@@ -99,11 +99,35 @@ def other_digits(dates: Dates, *digits: Tensor) -> list[Tensor]:
     return [(row, ~torch.stack([row == digit for digit in digits]).any(0)) for row in rows]
 
 
+def shares_behind(
+    model: Transformer, dates: Dates, place: Tensor, right: Tensor, wrong: Tensor, of: Tensor
+) -> dict:
+    """Return how often the next token is right, in the dates of `of`, behind three kinds of digit.
+
+    At `place` (B,) stands the right digit, each of the eight that are neither, or the wrong one.
+    """
+    exam, rows = dates.exam, torch.arange(len(place))
+    place = place.clamp(max=9) + 1  # where it is read
+    behind = exam.target_out[rows, place]
+
+    def hits(token: Tensor, of: Tensor) -> tuple[int, int]:
+        read = exam.target_in.clone()
+        read[rows, place] = token
+        hit = said(model, exam, read)[rows, place] == behind
+        return int(hit[of].sum()), int(of.sum())
+
+    others = [hits(digit, of & keep) for digit, keep in other_digits(dates, wrong, right)]
+    found = {"truth": hits(right, of), "random": map(sum, zip(*others, strict=True))}
+    found = {name: tuple(pair) for name, pair in (found | {"own": hits(wrong, of)}).items()}
+    return {name: hit / count if count else 0.0 for name, (hit, count) in found.items()}
+
+
 def after_a_digit(model: Transformer, dates: Dates) -> dict:
     """Return how often the token behind the first mistake is right, on the same dates.
 
     Only dates whose first mistake is a digit for a digit. They read the truth there, or each of
-    the eight digits that are neither the truth nor the model's, or the model's own.
+    the eight digits that are neither the truth nor the model's, or the model's own. The control
+    are dates with the first three digits right: there the true fourth one stands for "own".
     """
     exam = dates.exam
     truth, answers = exam.target_out, said(model, exam)
@@ -113,28 +137,20 @@ def after_a_digit(model: Transformer, dates: Dates) -> dict:
     own, right = answers[rows, place], truth[rows, place]
     fits = wrong.any(1) & dates.is_digit(own) & dates.is_digit(right) & (place < 10)
     behind = truth[rows, place.clamp(max=9) + 1]
-
-    def share(token: Tensor, of: Tensor) -> tuple[int, int]:
-        read = exam.target_in.clone()
-        read[rows, place.clamp(max=9) + 1] = token
-        hit = said(model, exam, read)[rows, place.clamp(max=9) + 1] == behind
-        return int(hit[of].sum()), int(of.sum())
-
-    def shares(of: Tensor) -> dict:
-        others = [share(digit, of & keep) for digit, keep in other_digits(dates, own, right)]
-        hits, count = (sum(column) for column in zip(*others, strict=True))
-        scores = {"truth": share(right, of), "random": (hits, count), "own": share(own, of)}
-        return {name: hits / count if count else 0.0 for name, (hits, count) in scores.items()}
-
     in_year = fits & (place == THIRD)
     swapped = in_year & (own == behind)
+    third, fourth = truth[:, THIRD], truth[:, FOURTH]
+    knew = ~wrong[:, :FOURTH].any(1) & (third != fourth)
+    at_third = torch.full_like(place, THIRD)
     return {
         "dates": int(fits.sum()),
-        "all": shares(fits),
+        "all": shares_behind(model, dates, place, right, own, fits),
         "third digit": int(in_year.sum()),
-        "at the third digit": shares(in_year),
+        "at the third digit": shares_behind(model, dates, place, right, own, in_year),
         "own digit is the fourth": int(swapped.sum()),
-        "not swapped": shares(in_year & ~swapped),
+        "not swapped": shares_behind(model, dates, place, right, own, in_year & ~swapped),
+        "third digit right": int(knew.sum()),
+        "exchanged": shares_behind(model, dates, at_third, third, fourth, knew),
     }
 
 

@@ -60,6 +60,21 @@ def test_a_model_that_is_right_makes_no_mistakes_behind_the_truth(dates, monkeyp
     monkeypatch.setattr(exposure, "said", lambda model, batch, read=None: batch.target_out)
     asked = exposure.after_a_digit(None, dates)
     assert asked["dates"] == 0 and asked["all"] == {"truth": 0.0, "random": 0.0, "own": 0.0}
+    truth = dates.exam.target_out  # it knows every third digit, and is right behind anything
+    differ = truth[:, exposure.THIRD] != truth[:, exposure.FOURTH]
+    assert asked["third digit right"] == differ.sum() > 0
+    assert asked["exchanged"] == {"truth": 1.0, "random": 1.0, "own": 1.0}
+
+
+def test_the_control_reads_the_fourth_digit_where_the_third_stood(dates, monkeypatch):
+    """Who repeats what stands before it is right behind the exchange alone."""
+
+    def echo(model, batch, read=None):
+        return batch.target_out if read is None else read
+
+    monkeypatch.setattr(exposure, "said", echo)
+    asked = exposure.after_a_digit(None, dates)
+    assert asked["exchanged"] == {"truth": 0.0, "random": 0.0, "own": 1.0}
 
 
 def test_the_truth_can_be_planted(dates):
