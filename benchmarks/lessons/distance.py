@@ -1,11 +1,10 @@
 """`python -m benchmarks.lessons.distance`: how far back five kinds of layer learn to look.
 
 The task of lesson 13, section 1, with its models: the answer lies `distance` places before the
-question, behind a mark. Three seeds. First the mark always stands at one place, the control: each
-kind has the rate, of two, that learns distance 8 in fewer steps. Then it moves over 9 places, so
-the answer lies up to 8 places further back: two kinds, within what they see, three rates each. A
-run ends when 95 % of the last 640 answers are right, or at the limit: then it was stopped, and
-says nothing about more steps.
+question, behind a mark. Three seeds and three rates. First the mark always stands at one place,
+the control. Then it moves over 9 places, so the answer lies up to 8 places further back: two
+kinds, within what they see. A run ends when 95 % of the last 640 answers are right, or at the
+limit: then it was stopped, and says nothing about more steps.
 """
 
 from functools import cache, partial
@@ -13,48 +12,34 @@ from functools import cache, partial
 from benchmarks.lessons.lesson_code import lesson_code
 from benchmarks.lessons.resumed import measure_rows
 
-DISTANCES, SEEDS, RATES, LIMIT = (4, 8, 16, 32, 64), (0, 1, 2), (1e-3, 3e-3), 300
+DISTANCES, SEEDS, RATES, LIMIT = (4, 8, 16, 32, 64), (0, 1, 2), (1e-3, 3e-3, 1e-2), 300
 MOVING = {16: ("attention", "convolution, dilated"), 32: ("attention", "convolution, dilated")}
-MOVING_RATES, MOVING_LIMIT, PLACES = (1e-3, 3e-3, 1e-2), 1500, 9
+MOVING_LIMIT, PLACES = 1500, 9
 lesson = cache(partial(lesson_code, "13", "MIXERS", "steps_to_learn"))
 
 
 def plan(smoke: bool) -> list[dict]:
     """Return the settings: all with the mark at one place, then those where it moves."""
+    every = {distance: tuple(lesson()["MIXERS"]) for distance in DISTANCES}
+    seeds, rates, limits = SEEDS, RATES, (LIMIT, MOVING_LIMIT)
     if smoke:
-        rows = [{"kind": kind, "distance": 4, "seed": 0, "limit": 2} for kind in lesson()["MIXERS"]]
-        return [*rows, rows[0] | {"places": PLACES, "rate": 1e-3}]
-    one_place = [
-        {"kind": kind, "distance": distance, "seed": seed, "limit": LIMIT}
-        for distance in DISTANCES
-        for kind in lesson()["MIXERS"]
-        for seed in SEEDS
-    ]
-    moving = {"limit": MOVING_LIMIT, "places": PLACES}
-    return one_place + [
-        {"kind": kind, "distance": distance, "seed": seed, "rate": rate} | moving
-        for distance, kinds in MOVING.items()
+        every, seeds, rates, limits = {4: every[4]}, (0,), (1e-3,), (2, 2)
+    moving = {4: every[4][:1]} if smoke else MOVING
+    return [
+        {"kind": kind, "distance": distance, "seed": seed, "rate": rate}
+        | {"limit": limit, "places": places}
+        for groups, limit, places in zip((every, moving), limits, (1, PLACES), strict=True)
+        for distance, kinds in groups.items()
         for kind in kinds
-        for seed in SEEDS
-        for rate in MOVING_RATES
+        for seed in seeds
+        for rate in rates
     ]
 
 
-@cache
-def best_rate(kind: str, limit: int) -> float:
-    """Return the rate with which this kind learns distance 8 in the fewest steps."""
-    steps = {rate: lesson()["steps_to_learn"](kind, 8, 0, rate, limit) for rate in RATES}
-    return min(steps, key=lambda rate: (steps[rate][0], -steps[rate][1]))
-
-
-def run(
-    kind: str, distance: int, seed: int, limit: int, places: int = 1, rate: float | None = None
-) -> dict:
+def run(kind: str, distance: int, seed: int, rate: float, limit: int, places: int) -> dict:
     """Train once; `learnt` says whether the answers were right before the limit."""
-    rate = rate or best_rate(kind, limit)
     steps, right = lesson()["steps_to_learn"](kind, distance, seed, rate, limit, places)
-    result = {"rate": rate, "steps": steps, "right": round(right, 3), "learnt": right >= 0.95}
-    return result | {"places": places}
+    return {"steps": steps, "right": round(right, 3), "learnt": right >= 0.95}
 
 
 def main(arguments: list[str] | None = None) -> None:
