@@ -1,7 +1,7 @@
 """`python -m benchmarks.lessons.distance`: how far back five kinds of layer learn to look.
 
 The task of lesson 13, section 1, with its models: the answer lies `distance` places before the
-question, behind a mark. Three seeds and three rates. First the mark always stands at one place,
+question, behind a mark. Three seeds, four rates. First the mark always stands at one place,
 the control. Then it moves over 9 places, so the answer lies up to 8 places further back: two
 kinds, within what they see. A run ends when 95 % of the last 640 answers are right, or at the
 limit: then it was stopped, and says nothing about more steps.
@@ -12,7 +12,7 @@ from functools import cache, partial
 from benchmarks.lessons.lesson_code import lesson_code
 from benchmarks.lessons.resumed import measure_rows
 
-DISTANCES, SEEDS, RATES, LIMIT = (4, 8, 16, 32, 64), (0, 1, 2), (1e-3, 3e-3, 1e-2), 300
+DISTANCES, SEEDS, RATES, LIMIT = (4, 8, 16, 32, 64), (0, 1, 2), (1e-3, 3e-3, 1e-2, 3e-2), 300
 MOVING = {16: ("attention", "convolution, dilated"), 32: ("attention", "convolution, dilated")}
 MOVING_LIMIT, PLACES = 1500, 9
 lesson = cache(partial(lesson_code, "13", "MIXERS", "steps_to_learn"))
