@@ -72,7 +72,8 @@ def main(arguments: list[str] | None = None) -> None:
         result["means"] = means(result["rows"])
         if preset in PUBLISHED:
             result["published"] = PUBLISHED[preset]
-            result["tried"] = read_json(RESULTS / TRIED)["rows"]  # on the validation set alone
+            log = read_json(RESULTS / TRIED)  # of the validation set alone
+            result["tried"] = log["tried"] + log["rows"]
         report.write(options.output / f"{preset}.json", result)
         for name, over_seeds in result["means"].items():
             print(f"{preset}, {name}: {over_seeds}")

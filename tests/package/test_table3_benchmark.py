@@ -4,7 +4,9 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from sacrebleu.metrics import BLEU
+from safetensors.torch import load_file
 
 from benchmarks import intervals, table3
 from transformer_lab import runs
@@ -17,7 +19,8 @@ def small(monkeypatch, captions):
     for module in (runs, table3):
         monkeypatch.setattr(module, "load_task", lambda *_: splits)
     monkeypatch.setattr(table3, "TRAINED", {"dropout": {"0": {"dropout": 0.0}}})
-    monkeypatch.setattr(table3, "DECODED", {"beam": {"1": (1, 0.6)}})
+    decoded = {"beam": {"1": (1, 0.6)}, "snapshots": {"1": (5, 0.6, 1)}}
+    monkeypatch.setattr(table3, "DECODED", decoded)
     monkeypatch.setattr(table3, "TOY", table3.TOY | table3._vocabulary(60))
 
 
@@ -28,13 +31,26 @@ def test_every_row_is_measured_and_nothing_is_trained_twice(small, tmp_path, cap
     table3.main(options)
     rows = json.loads((tmp_path / "table3.json").read_text())["rows"]
     assert [(row["factor"], row["setting"]) for row in rows] == [
-        *(("base", ""), ("dropout", "0"), ("beam", "1"))
+        *(("base", ""), ("dropout", "0"), ("beam", "1"), ("snapshots", "1"))
     ]
     assert all([s["seed"] for s in row["seeds"]] == [0, 1] for row in rows)
     assert rows[0]["difference"] == 0 and not rows[0]["survives"]
     monkeypatch.setattr(table3, "train", None)
     table3.main(options)
     assert "| beam | 1 |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("snapshots", [1, 2])
+def test_fewer_snapshots_are_the_last(small, tmp_path, snapshots):
+    run = table3.trained("base", {}, 0, tmp_path, smoke=True)
+    table3.translated(run, ["a dog"], 1, 0.6, snapshots)
+    last = sorted((run.folder / "checkpoints").iterdir())[-snapshots:]
+    name = "encoder.layers.0.feed_forward.linear_1.weight"
+    mean = sum(load_file(path)[name] for path in last) / snapshots
+    torch.testing.assert_close(run.model.get_parameter(name).data, mean)
+    assert list(json.loads((run.folder / table3.OUTPUTS).read_text())) == [
+        f"beam 1, alpha 0.6, snapshots {snapshots}"
+    ]
 
 
 def test_what_survives_is_outside_its_interval_and_apart_in_every_seed():
