@@ -44,11 +44,14 @@ def losses_and_gradient(
     """
     dtype, V, targets = logits.dtype, logits.shape[-1], targets[:, None]
     logits = logits.float()
-    log_z = logits.logsumexp(dim=-1, keepdim=True)
     chosen = logits.gather(-1, targets)
     mean = logits.mean(dim=-1, keepdim=True)
+    highest = logits.amax(dim=-1, keepdim=True)
+    exponentials = logits.sub_(highest).exp_()  # at most 1
+    total = exponentials.sum(dim=-1, keepdim=True)
+    log_z = highest + total.log()
     losses = log_z - (1 - label_smoothing) * chosen - label_smoothing * mean
-    grad = logits.sub_(log_z).exp_().sub_(label_smoothing / V)  # p − ε / V
+    grad = exponentials.div_(total).sub_(label_smoothing / V)  # p − ε / V
     if torch.compiler.is_compiling():  # then it is part of a pass that is made anyway
         columns = torch.arange(V, device=targets.device)
         grad = grad - (1 - label_smoothing) * (columns == targets)
@@ -78,17 +81,22 @@ class FusedLoss(torch.autograd.Function):
         grad_states, grad_weight = torch.empty_like(states), torch.zeros_like(weight)
         on_cpu = states.device.type == "cpu"
         chunk = CHUNK if on_cpu else GPU_CHUNK
+        logits = states.new_empty(min(chunk, len(states)), len(weight))  # of one chunk at a time
         use_compiled = compiled and not on_cpu
         chunk_loss = _compiled_losses_and_gradient() if use_compiled else losses_and_gradient
         for h, y, grad_h in zip(
             states.split(chunk), targets.split(chunk), grad_states.split(chunk), strict=True
         ):
             real = (y != PAD)[:, None]
-            losses, grad = chunk_loss(h @ matrix.T, y, label_smoothing)
+            torch.mm(h, matrix.T, out=logits[: len(h)])
+            losses, grad = chunk_loss(logits[: len(h)], y, label_smoothing)
             loss += (losses * real).sum()
             torch.mm(grad, matrix, out=grad_h)
             grad_h.mul_(real)
-            grad_weight += grad.T @ (h * real)
+            if grad.dtype == weight.dtype:
+                grad_weight.addmm_(grad.T, h * real)
+            else:
+                grad_weight += grad.T @ (h * real)
         ctx.save_for_backward(grad_states, grad_weight)
         return loss
 
