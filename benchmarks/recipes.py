@@ -180,6 +180,11 @@ def cut_in_many_ways(tokenizer: Tokenizer, pairs: TextPairs) -> list[tuple[list,
     return [tuple(map(encode, pair)) for _ in range(WAYS_TO_CUT) for pair in pairs]
 
 
+def both_directions(tokenizer: Tokenizer, pairs: TextPairs) -> list[tuple[list, list]]:
+    """Return each pair, and the other way round: the words that are read say which way it goes."""
+    return encode_pairs(tokenizer, pairs + [(target, source) for source, target in pairs])
+
+
 def cut(word: str, ranks: dict, rng: random.Random, probability: float = 0.1) -> list[str]:
     """Return the pieces of a word, merged in the order of `ranks`, now and then leaving one out."""
     pieces = list(word)
@@ -204,6 +209,7 @@ WAYS = {
     "…, and twice the rate": (PLAIN | {"rate_factor": 1.2}, Objective),
     "…, and dropout 0.2": (PLAIN | {"dropout": 0.2}, Objective),
     "…, and LayerNorm after each sub-layer": (PLAIN | {"pre_norm": False}, Objective),
+    "…, and German to English too": (PLAIN, Objective, both_directions),
     "BPE-dropout 0.1": ({}, Objective, cut_in_many_ways),
     "dropout 0.2": ({"dropout": 0.2}, Objective),
     "dropout 0.4": ({"dropout": 0.4}, Objective),

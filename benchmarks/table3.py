@@ -122,7 +122,7 @@ def translated(
     name = f"beam {beam}, alpha {alpha}" + (f", snapshots {snapshots}" if snapshots else "")
     if name not in known:
         if snapshots:
-            paths = sorted((run.folder / CHECKPOINTS).glob("*"))[-snapshots:]
+            paths = sorted((run.folder / CHECKPOINTS).glob("step-*"))[-snapshots:]
             mean = average_checkpoints([read_tensors(path)[0] for path in paths])
             load_parameters(run.model, mean, f"snapshots of {run.folder}")
         known[name] = run.translate(sources, beam=beam, alpha=alpha)

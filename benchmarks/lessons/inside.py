@@ -37,7 +37,8 @@ LONG = {"seeds": 3, "pruned": 200, "orders": 3, "explained": 100, "variants": 6,
 SMOKE = {"seeds": 1, "pruned": 8, "orders": 1, "explained": 4, "variants": 1, "captions": 4}
 RESAMPLES = 1000
 SMALLEST = 0.1  # the least effect of a character that makes a digit count as moved
-OF_OTHERS = ("attention, last layer", "attention × norm, last layer")  # asked of other seeds too
+# Asked of other seeds too.
+OF_OTHERS = ("attention, last layer", "rollout", "attention × norm, last layer")
 ROWS = [0, 1, 2, 3, 5, 6, 8, 9]  # the digits of an ISO date, among what is predicted
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 

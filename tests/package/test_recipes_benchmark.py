@@ -12,13 +12,13 @@ from transformer_lab import BOS, EOS, PAD, UNK, runs, train, train_tokenizer
 
 OTHER_OBJECTIVES = (
     *("the published shape", "R-Drop", "word dropout 0.1"),
-    *("nothing dropped inside the networks", "BPE-dropout 0.1"),
+    *("nothing dropped inside the networks", "BPE-dropout 0.1", "…, and German to English too"),
 )
 
 
 @pytest.fixture
 def small(monkeypatch, captions):
-    """A few captions, and five ways that train on something else each."""
+    """A few captions, and six ways that train on something else each."""
     splits = {"train": captions, "val": captions[:3], "test2016": captions[:2]}
     for module in (runs, recipes):
         monkeypatch.setattr(module, "load_task", lambda *_: splits)
@@ -80,3 +80,13 @@ def test_words_are_cut_as_the_tokenizer_does_and_with_dropout_in_other_ways():
     for i, (source, target) in enumerate(many):
         assert tokenizer.decode(source) == tokenizer.decode(target) == texts[i % 3]
     assert len({tuple(source) for source, _ in many}) > 6
+
+
+def test_both_directions_are_the_pairs_and_the_pairs_turned_round():
+    pairs = [("a man", "ein mann"), ("a dog", "ein hund")]
+    tokenizer = train_tokenizer([text for pair in pairs for text in pair], 40)
+    both = recipes.both_directions(tokenizer, pairs)
+    assert [(tokenizer.decode(s), tokenizer.decode(t)) for s, t in both] == [
+        *pairs,
+        *((german, english) for english, german in pairs),
+    ]
