@@ -9,6 +9,7 @@ import statistics
 from pathlib import Path
 
 from benchmarks import limits, table3
+from benchmarks.quality import PAPER_ALPHA
 from benchmarks.reporting.report import RESULTS, ROOT, markdown, table, tables
 from transformer_lab.support.files import read_json, write_atomically
 
@@ -107,6 +108,10 @@ def _preset_table(rows: list[dict]) -> str:
     about = [f"sacreBLEU: `{signature}`" for signature in sorted(signatures)]
     if any("low" in score for score in scores):
         about.append("From … to: 95 % of the draws of a bootstrap over the sentences.")
+    if "scores_paper_alpha" in rows[0]:
+        paper = [{"scores": row["scores_paper_alpha"]} for row in rows]
+        means = ", ".join(f"{test} {_scores(paper, test)}" for test in tests)
+        about.append(f"At the paper's length penalty, {PAPER_ALPHA}: {means}.")
     columns = ["seed", "training, s", "parameters", *tests]
     return "\n\n".join([markdown(columns, lines), *about])
 

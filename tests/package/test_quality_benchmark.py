@@ -23,3 +23,9 @@ def test_a_preset_is_scored_with_intervals_beside_what_was_tried(captions, tmp_p
     assert found["published"]["test2016"] == 41.02
     assert {"the published shape", "R-Drop"} <= {row.get("way") for row in found["tried"]}
     assert any("run" in row for row in found["tried"])
+    paper = found["rows"][0]["scores_paper_alpha"]["test2016"]
+    run = runs.load_run(tmp_path / "runs/multi30k-tok-0")
+    sources, references = zip(*splits["test2016"], strict=True)
+    outputs = run.translate(list(sources), alpha=0.6)
+    assert paper["bleu"] == runs.score("multi30k-tok", outputs, references)["bleu"]
+    assert found["means_paper_alpha"]["test2016"]["low"] <= paper["bleu"]

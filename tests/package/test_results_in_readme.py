@@ -38,6 +38,7 @@ RESULTS = {
     | {
         "rows": [
             {"seed": seed, "seconds": 5400, "parameters": 2_611_200, "scores": {"test2016": score}}
+            | {"scores_paper_alpha": {"test2016": {"bleu": 40.0 + seed}}}
             for seed, score in enumerate((BLEU, BLEU | {"bleu": 41.2, "low": 40.04, "high": 42.31}))
         ]
     },
@@ -86,6 +87,7 @@ def test_the_full_tables_have_all_of_it():
         "| 0 | 905 | 3,285,504 | BLEU 36.48 |",
         "| 1 | 5400 | 2,611,200 | BLEU 41.20, 40.0 to 42.3 |",
         "95 % of the draws of a bootstrap",
+        "At the paper's length penalty, 0.6: test2016 BLEU 40.50 (40.00 to 41.00).",
         "sacreBLEU: `nrefs:1|tok:13a`",
         "### gpu_speed\n\nA GPU; PyTorch",
         "Speed\n\n| model | ms |\n| --- | --- |\n| base | 20 |",
