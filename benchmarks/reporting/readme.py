@@ -57,7 +57,8 @@ def short(results: dict[str, dict]) -> str:
     if not rows:
         return "Nothing has been measured yet: `make bench`."
     lines = markdown(["what", "measured", "target"], rows)
-    machines = " and ".join(dict.fromkeys(map(_machine, results.values())))
+    shown = [result for name, result in results.items() if name not in OWN_TABLES]
+    machines = " and ".join(dict.fromkeys(map(_machine, shown)))
     about = "[benchmarks/](benchmarks/README.md) has all the tables and says how to repeat them."
     return f"{lines}\n\nMeasured on {machines}.\n{about}"
 
