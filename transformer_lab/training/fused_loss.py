@@ -95,7 +95,7 @@ class FusedLoss(torch.autograd.Function):
             grad_h.mul_(real)
             if grad.dtype == weight.dtype:
                 grad_weight.addmm_(grad.T, h * real)
-            else:
+            else:  # bfloat16 products, added up in float32
                 grad_weight += grad.T @ (h * real)
         ctx.save_for_backward(grad_states, grad_weight)
         return loss
