@@ -90,8 +90,8 @@ PRESETS = {
         ),
         beam=5,
     ),
-    # For the comparison with the published figure, 41.02 on test2016; some hours on a CPU. It is
-    # not reached yet; results/recipes.json has what was tried, on the validation set.
+    # For the comparison with the published figure, 41.02 on test2016, in as many updates; one to
+    # two hours on a CPU. results/recipes.json has what was tried, on the validation set.
     "multi30k-tok": Preset(
         data="multi30k-tok",
         model=_sizes(
@@ -107,12 +107,12 @@ PRESETS = {
             activation_dropout=False,
         ),
         training=TrainConfig(
-            steps=16_500,
+            steps=8000,
             max_tokens=2000,
             warmup=1000,
             rate_factor=0.9,
             schedule="linear",
-            checkpoint_every=500,
+            checkpoint_every=250,
             average=10,
         ),
         beam=5,
