@@ -1,6 +1,6 @@
 """What can be trained by name: a task, a model of a size that suits it, and how it is trained."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from transformer_lab.config import ModelConfig, TrainConfig
 from transformer_lab.decoding import require_search
@@ -190,6 +190,8 @@ PRESETS = {
         beam=4,
     ),
 }
+# The recipe of the comparison, on text as a reader of German would see it.
+PRESETS["multi30k-raw"] = replace(PRESETS["multi30k-tok"], data="multi30k-raw")
 
 SHORT_PAIR, MANY_PAIRS = 80, 10_000  # the first in characters, both sides together
 SENTENCES = {"d_model": 128, "dropout": 0.3, "warmup": 200, "rate_factor": 0.8, "steps": 1500}
