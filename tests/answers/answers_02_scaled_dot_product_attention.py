@@ -1108,6 +1108,46 @@ def key_by_key_from_minus_infinity(query, key, value, mask=None):
     return output / total, torch.exp(torch.cat(scores, -1) - top) / total
 
 
+def attention_with(mask_the_scores):
+    """Attention that hides what the mask forbids in another way."""
+
+    def attention(query, key, value, mask=None):
+        scores = query @ key.mT / math.sqrt(query.shape[-1])
+        if mask is not None:
+            scores = mask_the_scores(scores, mask)
+        weights = scores.softmax(-1)
+        return weights @ value, weights
+
+    return attention
+
+
+@wrong("scaled_dot_product_attention", "masked scores become a number such as −100 or −10,000")
+def attention_filled_with_minus_10000(query, key, value, mask=None):
+    """A number that fits into float16, and that large scores fall below."""
+    return attention_with(lambda s, m: s.masked_fill(~m, -1e4))(query, key, value, mask)
+
+
+@wrong("scaled_dot_product_attention", "masked scores become a number such as −100 or −10,000")
+def attention_filled_with_minus_100(query, key, value, mask=None):
+    """exp(−100) is 0 for all purposes, beside scores near 0."""
+    return attention_with(lambda s, m: s.masked_fill(~m, -100.0))(query, key, value, mask)
+
+
+@wrong("scaled_dot_product_attention", "Some scores are 0 and not masked")
+def attention_that_asks_the_scores(query, key, value, mask=None):
+    """Multiplied by the mask, then `scores == 0`: a score may be 0 by itself."""
+    return attention_with(lambda s, m: (s * m).masked_fill(s * m == 0, -math.inf))(
+        query, key, value, mask
+    )
+
+
+@right("scaled_dot_product_attention")
+def attention_with_the_smallest_number(query, key, value, mask=None):
+    return attention_with(lambda s, m: torch.where(m, s, torch.finfo(s.dtype).min))(
+        query, key, value, mask
+    )
+
+
 # ---- attention_gradient
 
 

@@ -1514,3 +1514,57 @@ class PrefixByPrefix(Given):
             weights = scores.masked_fill(~real, -1e30).softmax(1)
             outputs.append((weights[..., None] * self.w_v(past)).sum(1))
         return torch.stack(outputs, 1)
+
+
+def hiding(mask_the_scores):
+    """The forward pass of a module that hides what is forbidden in another way."""
+
+    def forward(self, x, tokens):
+        scores = self.w_q(x) @ self.w_k(x).mT / math.sqrt(x.shape[-1])
+        past = torch.ones(scores.shape[-2:]).bool().tril()
+        mask = (tokens != self.pad_id)[:, None] & past
+        return mask_the_scores(scores, mask).softmax(-1) @ self.w_v(x)
+
+    return forward
+
+
+@wrong("RepairedSelfAttention", "allowed ones can be lower")
+class FilledWithMinus10000(Given):
+    """Large in the size of these scores."""
+
+    forward = hiding(lambda scores, mask: scores.masked_fill(~mask, -1e4))
+
+
+@wrong("RepairedSelfAttention", "allowed ones can be lower")
+class FilledWithMinus30(Given):
+    """exp(−30) is 0 for all purposes, beside scores near 0."""
+
+    forward = hiding(lambda scores, mask: scores.masked_fill(~mask, -30.0))
+
+
+@wrong("RepairedSelfAttention", "Some scores are 0 and not masked")
+class AsksTheScores(Given):
+    """Multiplied by the mask, then `scores == 0`: a pad's vector of zeros has such scores."""
+
+    forward = hiding(
+        lambda scores, mask: (scores * mask).masked_fill(scores * mask == 0, -math.inf)
+    )
+
+
+@right("RepairedSelfAttention")
+class FilledWithMinus1e9(Given):
+    forward = hiding(lambda scores, mask: scores.masked_fill(~mask, -1e9))
+
+
+@right("RepairedSelfAttention")
+class FilledWithTheSmallestNumber(Given):
+    forward = hiding(lambda scores, mask: scores.masked_fill(~mask, torch.finfo(scores.dtype).min))
+
+
+@right("RepairedSelfAttention")
+class DividedAgainAfterTheMask(Given):
+    def forward(self, x, tokens):
+        scores = self.w_q(x) @ self.w_k(x).mT / math.sqrt(x.shape[-1])
+        past = torch.ones(scores.shape[-2:]).bool().tril()
+        weights = scores.softmax(-1) * ((tokens != self.pad_id)[:, None] & past)
+        return weights / weights.sum(-1, keepdim=True) @ self.w_v(x)

@@ -623,6 +623,21 @@ def loss_of_the_chosen_tokens_with_a_print(logits, targets, pad_id, epsilon):
     return loss(logits[real], targets[real]).mean()
 
 
+@wrong("smoothed_cross_entropy", "only costs above 0 are averaged")
+def real_where_the_cost_is_not_0(logits, targets, pad_id, epsilon):
+    """ignore_index gives pads a cost of 0, and so does a token that is certain."""
+    costs = F.cross_entropy(
+        logits.mT, targets, ignore_index=pad_id, label_smoothing=epsilon, reduction="none"
+    )
+    return costs.sum() / (costs > 0).sum()
+
+
+@wrong("smoothed_cross_entropy", "ε is 0.1, whatever")
+def epsilon_of_the_paper(logits, targets, pad_id, epsilon):
+    """The paper's number, written into the code."""
+    return F.cross_entropy(logits.mT, targets, ignore_index=pad_id, label_smoothing=0.1)
+
+
 # ---- noam_rate
 
 
@@ -756,6 +771,18 @@ def rate_rounded(step, d_model, warmup):
 @right("noam_rate")
 def rate_as_a_share_of_the_crest(step, d_model, warmup):
     return (d_model * warmup) ** -0.5 * min((warmup / step) ** 0.5, step / warmup)
+
+
+@wrong("noam_rate", "multiplied by 2")
+def rate_with_a_factor(step, d_model, warmup):
+    """The factor 2 of the Annotated Transformer's first version."""
+    return 2 * d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
+
+
+@wrong("noam_rate", "one is subtracted from the step")
+def rate_of_the_step_before(step, d_model, warmup):
+    """Steps counted from 0, and the root guarded against a division by 0."""
+    return d_model**-0.5 * min(max(step - 1, 1) ** -0.5, (step - 1) * warmup**-1.5)
 
 
 # ---- batches_by_tokens
@@ -1230,3 +1257,12 @@ def repaired_with_renamed_pads(model, source, target, pad_id):
     labels = target[:, 1:].clone().masked_fill_(target[:, 1:] == pad_id, -100)
     logits = model(source, target[:, :-1])
     return torch.nn.CrossEntropyLoss()(logits.flatten(0, 1), labels.flatten())
+
+
+@wrong("repaired_loss", "only costs above 0 are averaged")
+def repaired_with_pads_known_by_their_cost(model, source, target, pad_id):
+    """ignore_index gives pads a cost of 0, and so does a token that is certain."""
+    costs = F.cross_entropy(
+        model(source, target[:, :-1]).mT, target[:, 1:], ignore_index=pad_id, reduction="none"
+    )
+    return costs.sum() / (costs > 0).sum()

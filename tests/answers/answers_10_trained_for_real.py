@@ -283,6 +283,44 @@ def up_to_n(hypothesis, reference, n):
     return sum(a for a, _ in counts), sum(b for _, b in counts)
 
 
+@wrong("clipped_matches", "n-grams of the *reference*")
+def those_of_the_reference(hypothesis, reference, n):
+    """The loop runs over the wrong sentence."""
+    grams, allowed = (
+        [tuple(text[i : i + n]) for i in range(len(text) - n + 1)]
+        for text in (hypothesis, reference)
+    )
+    return sum(gram in set(grams) for gram in allowed), len(grams)
+
+
+@wrong("clipped_matches", "leaves out what overlaps")
+def text_in_padded_text(hypothesis, reference, n):
+    """Spaces on both sides keep 'he' out of 'the', and hide every second 'a a' in 'a a a'."""
+    text = f" {' '.join(reference)} "
+    grams = Counter(tuple(hypothesis[i : i + n]) for i in range(len(hypothesis) - n + 1))
+    counts = ((count, text.count(f" {' '.join(gram)} ")) for gram, count in grams.items())
+    return sum(map(min, counts)), grams.total()
+
+
+@wrong("clipped_matches", "a *reference* that is shorter than n")
+def nothing_for_a_short_reference(hypothesis, reference, n):
+    """A guard for both sentences, where the total belongs to one."""
+    if len(hypothesis) < n or len(reference) < n:
+        return 0, 0
+    return with_counters(hypothesis, reference, n)
+
+
+@wrong("clipped_matches", "The same call gave two answers")
+def counted_on(hypothesis, reference, n, seen=Counter()):  # noqa: B006
+    """A default that is made once, and grows."""
+    grams, allowed = (
+        [tuple(text[i : i + n]) for i in range(len(text) - n + 1)]
+        for text in (hypothesis, reference)
+    )
+    seen.update(grams)
+    return (seen & Counter(allowed)).total(), len(grams)
+
+
 # ---- corpus_bleu
 
 

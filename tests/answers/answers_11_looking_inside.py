@@ -886,3 +886,12 @@ def filtered_after_the_residual(attention, keep):
     """The lines in another order."""
     step = (attention + torch.eye(len(attention)).to(attention)) / 2
     return F.normalize(filtered(step, keep), p=1, dim=-1)
+
+
+@wrong("repaired_rollout_step", "everything is dropped where nothing is to be")
+def the_last_none_are_all(attention, keep):
+    """[-0:] is the whole row."""
+    drop = attention.shape[-1] - keep
+    smallest = attention.argsort(-1, descending=True)[:, -drop:]
+    kept = attention.scatter(-1, smallest, 0.0)
+    return F.normalize(kept + eye_like(kept), p=1, dim=-1)

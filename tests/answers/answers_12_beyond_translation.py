@@ -552,6 +552,15 @@ def how_far_each_query_sees(prefix_lengths, length):
     return (place < end[:, :, None]).unsqueeze(1)
 
 
+@wrong("prefix_mask", "all rows have the prefix of the last")
+def of_the_last_row(prefix_lengths, length):
+    """One mask, made anew in a loop over the rows, and expanded behind it."""
+    for prefix in prefix_lengths:
+        mask = torch.ones(length, length, dtype=torch.bool).tril()
+        mask[:, :prefix] = True
+    return mask.expand(len(prefix_lengths), 1, length, length)
+
+
 # ---- mask_tokens
 
 
@@ -770,6 +779,21 @@ def in_whole_percents(tokens, mask_id, pad_id, probability, generator):
     """0 is among the hundred numbers, and <= takes one too many."""
     drawn = torch.randint(100, tokens.shape, generator=generator) <= 100 * probability
     hidden = drawn & (tokens != pad_id)
+    return tokens.masked_fill(hidden, mask_id), tokens.masked_fill(~hidden, pad_id)
+
+
+@wrong("mask_tokens", "Tokens [1, 2] were never hidden")
+def special_tokens_left_out(tokens, mask_id, pad_id, probability, generator):
+    """As in BERT: but here the special tokens are 1 and 2 only by a habit of the course."""
+    drawn = torch.rand(tokens.shape, generator=generator) < probability
+    hidden = drawn & (tokens != pad_id) & (tokens > 2)
+    return tokens.masked_fill(hidden, mask_id), tokens.masked_fill(~hidden, pad_id)
+
+
+@wrong("mask_tokens", "Every token was hidden", "Draw for each token by itself")
+def one_draw_for_all(tokens, mask_id, pad_id, probability, generator):
+    """One number decides for the whole batch."""
+    hidden = (torch.rand((), generator=generator) < probability) & (tokens != pad_id)
     return tokens.masked_fill(hidden, mask_id), tokens.masked_fill(~hidden, pad_id)
 
 

@@ -255,6 +255,30 @@ class ByTheVariance(GivenNorm):
         return self.gamma * x * (x.var(-1, keepdim=True) + self.eps).rsqrt()
 
 
+@wrong("RMSNorm", "eval mode", "numbers differ")
+class NormalisedInTrainingOnly(GivenNorm):
+    """As dropout does: nothing in eval mode."""
+
+    def forward(self, x):
+        root = (x.square().mean(-1, keepdim=True) + self.eps).sqrt()
+        return self.gamma * x / root if self.training else x
+
+
+@wrong("RMSNorm", "eval mode", "numbers differ")
+class WithARunningMean(GivenNorm):
+    """As batch normalisation does: in eval mode by a mean over past batches."""
+
+    seen = 1.0
+
+    def forward(self, x):
+        square = x.square().mean(-1, keepdim=True)
+        if self.training:
+            self.seen = 0.9 * self.seen + 0.1 * square.mean().item()
+        else:
+            square = self.seen
+        return self.gamma * x / (square + self.eps) ** 0.5
+
+
 # ---- swiglu
 
 
@@ -573,6 +597,37 @@ def queries_in_another_order(query, key, value, mask=None):
     groups = key.shape[1]
     query = query.unflatten(1, (-1, groups)).transpose(1, 2).flatten(1, 2)
     return attend(query, *spread(query, key, value), mask)
+
+
+def attend_with(mask_the_scores, query, key, value, mask):
+    """Grouped attention that hides what the mask forbids in another way."""
+    shared = query.shape[1] // key.shape[1]
+    key, value = (x.repeat_interleave(shared, 1) for x in (key, value))
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = mask_the_scores(scores, mask)
+    return scores.softmax(-1) @ value
+
+
+@wrong("grouped_query_attention", "such as −100 or −10,000 is added")
+def adds_minus_10000(query, key, value, mask=None):
+    """(1.0 − mask) · −10000.0, as BERT's code has it."""
+    return attend_with(lambda s, m: s + (1.0 - m.to(s.dtype)) * -10000.0, query, key, value, mask)
+
+
+@wrong("grouped_query_attention", "Some scores are 0 and not masked")
+def asks_the_scores(query, key, value, mask=None):
+    """Multiplied by the mask, then `scores == 0`: a score may be 0 by itself."""
+    return attend_with(
+        lambda s, m: (s * m).masked_fill(s * m == 0, -math.inf), query, key, value, mask
+    )
+
+
+@right("grouped_query_attention")
+def filled_with_the_smallest_number(query, key, value, mask=None):
+    return attend_with(
+        lambda s, m: s.masked_fill(~m, torch.finfo(s.dtype).min), query, key, value, mask
+    )
 
 
 # ---- top1_route

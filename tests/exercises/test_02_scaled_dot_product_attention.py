@@ -541,6 +541,22 @@ def test_attention_with_large_scores(scaled_dot_product_attention):
     check_attention(scaled_dot_product_attention, 100 * query, 10 * key, value)
 
 
+def test_a_mask_hides_however_low_the_other_scores_are(scaled_dot_product_attention):
+    query, key, value = inputs(2, d_k=4)
+    query, key = 2 * query.round(), key.round()
+    query[..., -1], key[..., -1] = -40_000, 1  # so all scores are whole numbers near −20,000
+    query[:, 0] = 0  # as a pad's vector often is: all of its scores are 0
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+    weights = scores.masked_fill(~WIDE_MASK, -1e4).softmax(-1)
+    mistakes = {
+        "masked scores become a number such as −100 or −10,000, and others can be lower. Fill with "
+        "−inf.": (weights @ value, weights),
+    }
+    nan = "Some scores are 0 and not masked: ask the mask, and not the scores, where −inf belongs."
+    given = query, key, value, WIDE_MASK
+    check_attention(scaled_dot_product_attention, *given, mistakes=mistakes, nan=nan)
+
+
 def test_attention_in_half_and_double_precision(scaled_dot_product_attention):
     for dtype in (torch.float16, torch.float64):
         given = [x.to(dtype) for x in inputs(2)]

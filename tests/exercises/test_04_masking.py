@@ -826,6 +826,8 @@ def hunt(weights, x, tokens, pad_id, training):
     of_mode = real & past if training else real
     right = run(real & past)
     return right, {
+        "forbidden scores become a number such as −100 or −10,000, and allowed ones can be lower: "
+        "use −inf.": lambda: run(real & past, -1e4),
         f"one bug is left: {TINY}": lambda: run(real & past, -1e-9),
         "both bugs are still there: look at the number that is filled in, and at what depends on "
         "the mode.": lambda: run(of_mode, -1e-9),
@@ -884,12 +886,15 @@ def made(RepairedSelfAttention, d_model, pad_id, dtype=torch.float32):
 def check_module(RepairedSelfAttention, tokens, pad_id, training, dtype=torch.float32, d_model=6):
     module, weights = made(RepairedSelfAttention, d_model, pad_id, dtype)
     module.train(training)
-    x = torch.randn(*tokens.shape, d_model).to(dtype)
+    check_weights(module, weights, torch.randn(*tokens.shape, d_model).to(dtype), tokens, pad_id)
+
+
+def check_weights(module, weights, x, tokens, pad_id, nan=NAN_ROW):
     wide = {name: weight.double() for name, weight in weights.items()}
-    right, mistakes = hunt(wide, x.double(), tokens, pad_id, training)
-    mode = "train" if training else "eval"
+    right, mistakes = hunt(wide, x.double(), tokens, pad_id, module.training)
+    mode = "train" if module.training else "eval"
     call = f"RepairedSelfAttention.forward(x {describe(x)}, tokens {describe(tokens)}), {mode} mode"
-    expect(module(x, tokens), right.to(dtype), mistakes, nan=NAN_ROW, call=call)
+    expect(module(x, tokens), right.to(x.dtype), mistakes, nan=nan, call=call)
 
 
 WITH_PADS = torch.tensor([[4, 5, 9, 2, 2], [8, 2, 6, 7, 2], [1, 5, 0, 3, 6]])
@@ -909,6 +914,23 @@ def test_the_module_begins_anew_in_each_call(RepairedSelfAttention):
 def test_the_future_and_the_pads_are_hidden_in_both_modes(RepairedSelfAttention):
     for training in (False, True):
         check_module(RepairedSelfAttention, WITH_PADS, 2, training)
+
+
+def test_pads_of_zeros_hide_as_others_do(RepairedSelfAttention):
+    module, weights = made(RepairedSelfAttention, 6, 2)
+    x = torch.randn(*WITH_PADS.shape, 6).masked_fill((WITH_PADS == 2)[..., None], 0)
+    nan = "Some scores are 0 and not masked: ask the mask, and not the scores, where −inf belongs."
+    check_weights(module, weights, x, WITH_PADS, 2, nan)
+
+
+def test_the_mask_hides_however_low_the_other_scores_are(RepairedSelfAttention):
+    module, weights = made(RepairedSelfAttention, 4, 2)
+    weights["w_q.weight"], weights["w_k.weight"] = torch.eye(4), torch.eye(4)
+    weights["w_q.weight"][-1, -1] = -20_000
+    module.load_state_dict(weights)
+    x = 2.0 * torch.randint(-1, 2, (*WITH_PADS.shape, 4))
+    x[..., -1] = 2  # so all scores are even numbers near −40,000
+    check_weights(module, weights, x, WITH_PADS, 2)
 
 
 def test_the_module_when_batch_and_length_are_equal(RepairedSelfAttention):

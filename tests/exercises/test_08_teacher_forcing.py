@@ -240,6 +240,10 @@ def loss_mistakes(logits, targets, pad_id, epsilon):
         ),
         "only the smooth part is there.": lambda: total(smooth),
         "the sign is missing: it is −log p.": lambda: -total(losses),
+        "only costs above 0 are averaged: a token that is certain costs 0, and counts.": (
+            lambda: losses[real & (losses > 0)].mean()
+        ),
+        "ε is 0.1, whatever `epsilon` is.": lambda: native(logits, label_smoothing=0.1),
         "the entropy of q is subtracted: that is the Kullback–Leibler divergence, which differs by "
         "a constant.": lambda: with_targets(q) + torch.special.xlogy(q, q).sum(-1)[real].mean(),
         "the divergence is averaged over the vocabulary as well.": (
@@ -341,7 +345,7 @@ def expect_loss(answer, logits, targets, pad_id, epsilon):
 
 
 def test_the_loss_of_each_batch_is_its_own(smoothed_cross_entropy):
-    first, second = ((*a_batch((4, 4, 4), 1), 1, epsilon) for epsilon in (0.1, 0.3))
+    first, second = ((*a_batch((4, 4, 4), 1), 1, epsilon) for epsilon in (0.3, 0.2))
     expect_no_memory(smoothed_cross_entropy, right_loss, first, second)
 
 
@@ -372,6 +376,12 @@ def test_a_sentence_of_pads_alone_counts_nothing(smoothed_cross_entropy):
     logits, targets = a_batch((3, 4, 6), 0)
     targets[1] = 0
     expect_loss(smoothed_cross_entropy, logits, targets, 0, 0.1)
+
+
+def test_a_token_that_is_certain_counts(smoothed_cross_entropy):
+    logits, targets = a_batch((2, 5, 6), 0)
+    logits[0, 0, targets[0, 0]] = 200
+    expect_loss(smoothed_cross_entropy, logits, targets, 0, 0.0)
 
 
 def test_large_logits_lose_nothing(smoothed_cross_entropy):
@@ -460,10 +470,13 @@ def rate_mistakes(step, d_model, warmup):
             width * min((step + 1) ** -0.5, (step + 1) * warmup**-1.5)
         ),
         "one is subtracted from the step.": lambda: (
-            width * min((step - 1) ** -0.5, (step - 1) * warmup**-1.5)
+            width * min(max(step - 1, 1) ** -0.5, (step - 1) * warmup**-1.5)
         ),
         "d_model and warmup have changed places.": lambda: (
             warmup**-0.5 * min(down, step * d_model**-1.5)
+        ),
+        "it is multiplied by 2, a factor that some programs have.": lambda: (
+            2 * width * min(up, down)
         ),
         "the two entries are added.": lambda: width * (up + down),
         "the two entries are multiplied.": lambda: width * up * down,
@@ -764,6 +777,9 @@ def repair_mistakes(model, source, target, pad_id):
             model(source, reads).transpose(1, 2), answers, ignore_index=pad_id, label_smoothing=0.1
         ),
         "the sign is missing: it is −log p.": lambda: -masked.sum() / count,
+        "only costs above 0 are averaged: a token that is certain costs 0, and counts.": lambda: (
+            masked[masked > 0].mean()
+        ),
     }
 
 
@@ -806,6 +822,17 @@ def repair_mistakes_now(model, source, target, pad_id):
         except (RuntimeError, ValueError, IndexError):
             continue
     return answers
+
+
+def test_a_token_that_is_certain_counts_too(repaired_loss):
+    table = torch.randn(9, 9) + 200 * torch.eye(9).roll(1, 1)  # certain that 2 follows 1, …
+
+    def sure(source, tokens):
+        return table[tokens]
+
+    target = torch.tensor([[1, 2, 3, 7, 5, 0], [1, 6, 7, 0, 0, 0]])
+    mistakes = repair_mistakes_now(sure, target, target, 0)
+    expect(repaired_loss(sure, target, target, 0), loss_of(sure, target, target, 0), mistakes)
 
 
 def test_more_padding_changes_nothing(repaired_loss):

@@ -133,6 +133,17 @@ def apart(hypothesis, reference, n):
     return (found & other).total(), found.total()
 
 
+def in_reference(hypothesis, reference, n):
+    found, allowed = ngrams(hypothesis, n), ngrams(reference, n)
+    return sum(count for gram, count in allowed.items() if gram in found), found.total()
+
+
+def text_between_spaces(hypothesis, reference, n):
+    text, found = f" {' '.join(reference)} ", ngrams(hypothesis, n)
+    matches = sum(min(count, text.count(f" {' '.join(gram)} ")) for gram, count in found.items())
+    return matches, found.total()
+
+
 def up_to_n(hypothesis, reference, n):
     counts = [clipped(hypothesis, reference, k) for k in range(1, n + 1)]
     return sum(m for m, _ in counts), sum(t for _, t in counts)
@@ -173,6 +184,11 @@ COUNTS = {
     "text is looked for in text: 'he' is found inside of 'the'. Compare tuples of tokens.": (
         text_in_text
     ),
+    "text is looked for in text: `str.count` leaves out what overlaps. Compare tuples of tokens.": (
+        text_between_spaces
+    ),
+    "the n-grams of the *reference* that the hypothesis has are counted: an n-gram counts at most "
+    "as often as the hypothesis has it, too.": in_reference,
     "everything is lower-cased: 'The' and 'the' are two tokens.": lower_cased,
     "the last n-gram is missing: there are len − n + 1.": without_the_last,
     "the stumps at the end, shorter than n, count as n-grams.": stumps,
@@ -201,6 +217,11 @@ def expect_counts(answer, hypothesis, reference, n):
             right[0],
             1,
         )
+    if len(reference) < n <= len(hypothesis):
+        mistakes = {
+            "nothing is counted for a *reference* that is shorter than n: then nothing matches, "
+            "and the hypothesis has its n-grams all the same.": (0, 0)
+        } | mistakes
     call = f"clipped_matches({hypothesis}, {reference}, n={n})"
     came = answer(list(hypothesis), list(reference), n)
     if isinstance(came, float):
@@ -212,9 +233,17 @@ def expect_counts(answer, hypothesis, reference, n):
     expect(came, right, mistakes, names=("matches", "total"), call=call)
 
 
+TELLING = list("bdaaaccddadac"), list("cabadadbcadadac")
+
+
+def test_each_call_counts_anew(clipped_matches):
+    hypothesis, reference = TELLING
+    one, other = (hypothesis, reference, 2), (hypothesis[::-1], reference[::-1], 2)
+    expect_no_memory(clipped_matches, clipped, one, other)
+
+
 def test_counts_that_no_two_mistakes_share(clipped_matches):
-    hypothesis, reference = "b d a b d c b c b c b d", "b c b b b d b d"
-    expect_counts(clipped_matches, hypothesis.split(), reference.split(), 2)
+    expect_counts(clipped_matches, *TELLING, 2)
 
 
 def test_counts_that_can_be_checked_by_hand(clipped_matches):
@@ -240,11 +269,6 @@ def test_a_hypothesis_shorter_than_n_has_no_ngrams(clipped_matches):
     for hypothesis, n in ((["a"], 2), (["a", "b"], 4), ([], 1), (["a", "b", "c"], 4)):
         expect_counts(clipped_matches, hypothesis, ["a", "b", "c", "d", "e"], n)
     expect_counts(clipped_matches, ["a", "b", "c"], ["a"], 2)
-
-
-def test_each_call_counts_anew(clipped_matches):
-    one, other = (["a", "b", "a"], ["a", "b", "c"], 1), (["c", "c", "b"], ["b", "c", "d"], 1)
-    expect_no_memory(clipped_matches, clipped, one, other)
 
 
 # ---- corpus_bleu

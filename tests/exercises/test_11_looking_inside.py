@@ -585,7 +585,12 @@ def step_mistakes(attention, keep):
     def finished(x):
         return rows((x + eye) / 2)
 
-    return {
+    nothing_to_drop = {
+        "everything is dropped where nothing is to be: with 0 to drop, `[-0:]` is the whole row.": (
+            eye
+        )
+    }
+    return (nothing_to_drop if keep == L else {}) | {
         "each *column* is divided by the sum of a row: keep the axis of the sum (keepdim=True).": (
             half / half.sum(-1)
         ),

@@ -226,6 +226,9 @@ def test_rms_norm_does_the_same_in_both_modes_and_begins_anew(RMSNorm):
     module, gamma = made_rms(RMSNorm, 5, 0.5)
     for training in (True, False):
         module.train(training)
+        x = tokens_of(2, 3, 5)
+        call = f"RMSNorm.forward(x (2, 3, 5)), {'train' if training else 'eval'} mode"
+        expect(module(x), rms_norm(x, gamma, 0.5), rms_mistakes(x, gamma, 0.5), call=call)
         given = ((tokens_of(2, 3, 5),) for _ in range(2))
         expect_no_memory(module, lambda x: rms_norm(x, gamma, 0.5), *given)
 
@@ -406,6 +409,8 @@ def grouped_mistakes(query, key, value, mask):
     if mask is None:
         return mistakes
     return mistakes | {
+        "a number such as −100 or −10,000 is added to forbidden scores, and these can be larger: "
+        "fill in −inf.": wrong(fill=lambda s, m, v: (s - 1e4 * ~m).softmax(-1) @ v),
         "the mask is not used.": lambda: grouped(q, k, v),
         "the mask is turned round: True = may attend.": lambda: grouped(q, k, v, ~mask),
         "forbidden weights are set to 0 after the softmax, and nothing is renormalised.": wrong(
@@ -472,6 +477,18 @@ def test_grouped_attention_with_large_scores(grouped_query_attention):
     given = 1e6 * query, key, value
     check_grouped(grouped_query_attention, given)
     check_grouped(grouped_query_attention, given, some_mask(2, 1, 3, 5))
+
+
+def test_a_score_of_0_is_not_masked(grouped_query_attention):
+    query, key, value = heads_of(2, 6, 2, 3, 5, 4)
+    query[:, :, 0], mask = 0, some_mask(2, 1, 3, 5)
+    nan = "Some scores are 0 and not masked: ask the mask, and not the scores, where −inf belongs."
+    expect(
+        grouped_query_attention(query, key, value, mask),
+        grouped(query, key, value, mask),
+        grouped_mistakes(query, key, value, mask),
+        nan=nan,
+    )
 
 
 def test_grouped_attention_begins_anew(grouped_query_attention):

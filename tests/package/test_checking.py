@@ -145,6 +145,19 @@ def test_a_mistake_that_explains_everything_goes_before_one_that_explains_a_part
     assert said == "b is what comes out when one."
 
 
+def test_only_just_wrong_is_not_taken_for_moved():
+    near = torch.ones(3, 3)
+    near[0, 1] += 0.0003
+    assert why(near, torch.ones(3, 3)).endswith("1 of 9 numbers differ.")
+
+
+def test_a_mistake_that_explains_one_of_many_results_is_not_named():
+    expected = tuple(k * ONES for k in range(1, 6))
+    actual, mistake = (9 * ONES, 7 * ONES, *expected[2:]), (9 * ONES, *expected[1:])
+    said = why(actual, expected, {"chance.": mistake})
+    assert "chance" not in said
+
+
 def test_a_hint_is_added_to_numbers_that_nothing_explains_and_only_to_them():
     assert why(RANDOM, ONES, hint=lambda x: f"Sum {x.numel()}.").endswith("differ. Sum 6.")
     assert "Sum" not in why(ONES.T, ONES, hint=lambda x: "Sum")
