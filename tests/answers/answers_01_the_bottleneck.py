@@ -757,3 +757,10 @@ def filled_with_minus_twenty(query, keys, lengths, W_q, W_k, v):
     """exp(−20) looks like nothing, until the real scores are as low."""
     scores = additive(query, keys, W_q, W_k, v)
     return soft_read(scores.masked_fill(~is_real(keys, lengths), -20.0), keys)
+
+
+@wrong("repaired_context", "ask `lengths` where −inf belongs")
+def masked_where_the_score_is_0(query, keys, lengths, W_q, W_k, v):
+    """Multiplied by the mask, then `scores == 0`: with v = 0 all of them are."""
+    scores = additive(query, keys, W_q, W_k, v) * is_real(keys, lengths)
+    return soft_read(scores.masked_fill(scores == 0, -math.inf), keys)

@@ -1185,6 +1185,15 @@ class ByPyTorchsOwnFunction(Given):
         return output.transpose(0, 1)
 
 
+@wrong("MultiHeadAttention", "the mask is transposed")
+class WithASquareMaskTransposed(Parts):
+    """Made for attention that has the keys in its rows; only a square mask does not tell."""
+
+    def attend(self, q, k, v, mask):
+        square = mask is not None and mask.shape[-1] == mask.shape[-2]
+        return weigh(q, k, mask.mT if square else mask) @ v
+
+
 # ---- repaired_heads
 
 

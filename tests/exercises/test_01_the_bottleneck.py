@@ -494,17 +494,19 @@ def repair_mistakes(query, keys, lengths, W_q, W_k, v):
     }
 
 
-def check_repair(repaired_context, lengths, *tensors):
+NOTHING_LEFT = (
+    "A softmax over nothing but −inf gives NaN. It has to run over the keys, dim=1, and every "
+    "sentence has a real state."
+)
+
+
+def check_repair(repaired_context, lengths, *tensors, nan=NOTHING_LEFT):
     query, keys, *others = tensors
     arguments = query, keys, torch.tensor(lengths), *others
     names = ("context", "weights")
-    why = (
-        "A softmax over nothing but −inf gives NaN. It has to run over the keys, dim=1, and every "
-        "sentence has a real state."
-    )
     answer = repaired_context(*arguments)
     mistakes = repair_mistakes(*arguments)
-    expect(answer, additive_context(*arguments), mistakes, names=names, nan=why)
+    expect(answer, additive_context(*arguments), mistakes, names=names, nan=nan)
 
 
 def test_repaired_context_when_all_sizes_are_equal(repaired_context):
@@ -530,6 +532,12 @@ def test_large_numbers_in_the_padding_do_not_matter(repaired_context):
 def test_padding_gets_no_weight_when_real_scores_are_far_below_0(repaired_context):
     *tensors, v = given(3)
     check_repair(repaired_context, [2, 3, 5], *tensors, -8 * v)
+
+
+def test_a_real_state_with_a_score_of_0_keeps_its_weight(repaired_context):
+    *tensors, v = given(3)
+    nan = "A real state may have a score of 0: ask `lengths` where −inf belongs, not the scores."
+    check_repair(repaired_context, [2, 3, 5], *tensors, 0 * v, nan=nan)
 
 
 def test_repaired_context_in_double_precision(repaired_context):
