@@ -90,8 +90,9 @@ PRESETS = {
         ),
         beam=5,
     ),
-    # For the comparison with the published figure, 41.02 on test2016, in as many updates; one to
-    # two hours on a CPU. results/recipes.json has what was tried, on the validation set.
+    # For the comparison with the published figure, 41.02 on test2016, whose run had at most as many
+    # updates; one to two hours on a CPU. results/recipes.json has what was tried, on the
+    # validation set.
     "multi30k-tok": Preset(
         data="multi30k-tok",
         model=_sizes(
