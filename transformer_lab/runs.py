@@ -55,6 +55,7 @@ def train(
     test: str | os.PathLike | None = None,
     skip_bad: bool = False,
     on_note: Callable[[str], None] = warnings.warn,
+    more_pairs: Sequence[tuple[str, str]] = (),
     device: str | None = None,
     on_record: Callable[[list[dict]], None] | None = None,
     progress: bool = True,
@@ -66,6 +67,8 @@ def train(
     `steps` or `seed`. The preset "pairs" reads the user's own file `data`, and `valid` and `test`
     if they are given, as `load_pairs` does; `on_note` is called with what it notes. The run keeps
     the splits: it goes on without the file, and is fitted to them as `fitted_settings` says.
+    `more_pairs`, such as translations that another model made, are learned too, in the vocabulary
+    of the task's own; a run that goes on must be given them again.
     Raises `ValueError` for an unknown preset or setting, for a `max_length` below that of the
     data, for a bad file, or if `output` holds something else, such as a run on other pairs.
     """
@@ -75,6 +78,7 @@ def train(
     files = {name: value for name, value in files.items() if value not in (None, False)}
     preset, splits = _prepare(preset, settings, folder, files, on_note)
     tokenizer = _train_tokenizer(preset, splits["train"])
+    splits = splits | {"train": splits["train"] + _checked_pairs(more_pairs)}
     encoded = {name: encode_pairs(tokenizer, pairs) for name, pairs in splits.items()}
     longest = max(len(ids) for pairs in encoded.values() for pair in pairs for ids in pair)
     limit = preset.model.max_length
@@ -112,6 +116,14 @@ def _prepare(
     require(not given, f"{given} must go with the preset pairs, got the preset {preset!r:.60}")
     preset = find_preset(preset, settings)
     return preset, load_task(preset.data, preset.training.seed)
+
+
+def _checked_pairs(more_pairs: Sequence[tuple[str, str]]) -> TextPairs:
+    checked = list(more_pairs)
+    for pair in checked:
+        is_pair = isinstance(pair, tuple) and [*map(type, pair)] == [str, str]
+        require(is_pair, f"more_pairs must hold pairs of texts, as tuples, got {pair!r:.60}")
+    return checked
 
 
 def _own_splits(folder: Path, files: dict, on_note: Callable[[str], None]) -> dict[str, TextPairs]:

@@ -480,6 +480,8 @@ BAD = {
         (lambda folder: train("dates", a_file(folder).parent), "new, empty or an earlier", "file"),
         (lambda folder: train("dates", folder, data="x"), "go with the preset pairs", "'dates'"),
         (lambda folder: train("dates", folder, skip_bad=True), "with the preset pairs", "'dates'"),
+        (lambda folder: train("dates", folder, more_pairs=[("a",)]), "pairs of texts", "('a',)"),
+        (lambda folder: train("dates", folder, more_pairs="ab"), "pairs of texts", "'a'"),
         (lambda folder: train("pairs", folder), "must have data, a file with", "none"),
         (lambda folder: train("pairs", folder, test="x"), "must have data, a file", "['test']"),
         (lambda folder: train("pairs", folder, data=3), "must be given as a path", "int"),

@@ -1,0 +1,63 @@
+"""More pairs out of the same pairs, at toy size: who translates what, and what is learned of it."""
+
+import pytest
+
+from benchmarks import diverse, quality, recipes
+from transformer_lab import runs, train
+from transformer_lab.runs import load_run
+
+
+@pytest.fixture
+def small(monkeypatch, captions):
+    """Captions for Multi30k, a preset of toy size; returned are the pairs that `fit` is given."""
+    splits, learned = {"train": captions, "val": captions[:3], "test2016": captions[:4]}, []
+    for module in (runs, quality, diverse):
+        monkeypatch.setattr(module, "load_task", lambda *_: splits)
+    toy = runs.find_preset("multi30k-tok", recipes.TOY | recipes._pieces(60))
+    monkeypatch.setitem(runs.PRESETS, "multi30k-tok", toy)
+    for settings in ("BOTH_WAYS", "STEPS"):
+        monkeypatch.setattr(diverse, settings, {"steps": 2, "checkpoint_every": 1})
+    fit = runs.fit
+
+    def recorded(model, pairs, *others, **settings):
+        learned.append(pairs)
+        return fit(model, pairs, *others, **settings)
+
+    monkeypatch.setattr(runs, "fit", recorded)
+    return learned
+
+
+def test_a_pupil_learns_the_pairs_and_what_its_teachers_made_of_them(small, captions, tmp_path):
+    (row,) = quality.measure("multi30k-diverse", tmp_path, smoke=True)
+    assert row["seed"] == 0 and row["scores"]["test2016"]["bleu"] >= 0
+    *forward, both, pupil = small
+    assert [len(pairs) for pairs in forward] == [40, 40, 40] and len(both) == 80
+    tokenizer = load_run(tmp_path / "multi30k-diverse-0").tokenizer
+    read, german = {source for source, _ in captions}, {target for _, target in captions}
+    texts = [tuple(map(tokenizer.decode, pair)) for pair in pupil]
+    assert texts[:40] == captions and not set(captions) & set(texts[40:])
+    assert len(texts) == len(set(texts)) > 40
+    for source, target in texts[40:]:  # one side is a caption, the other one was written
+        assert source in read or target in german
+
+
+def test_what_is_there_is_not_made_again(small, tmp_path, monkeypatch):
+    folder = tmp_path / "multi30k-diverse-0"
+    first = diverse.train_diverse(folder, seed=0, progress=False)
+    translations = sorted(tmp_path.glob("*/translations.txt"))
+    assert len(translations) == 4
+    monkeypatch.setattr(diverse.Run, "translate", lambda self, texts, **_: ["x" for _ in texts])
+    again = diverse.train_diverse(folder, seed=0, progress=False)
+    assert small[-1] == small[4] and len(small) == 10
+    for name, weight in first.model.state_dict().items():
+        assert weight.equal(again.model.state_dict()[name])
+
+
+def test_more_pairs_are_learned_in_the_words_of_the_task(captions, small, tmp_path):
+    more = [("a purple dog", "ein lila hund")]
+    with_more = train("multi30k-tok", tmp_path / "more", more_pairs=more, progress=False)
+    without = train("multi30k-tok", tmp_path / "without", progress=False)
+    assert with_more.tokenizer.pieces == without.tokenizer.pieces
+    assert [len(pairs) for pairs in small] == [41, 40]
+    with pytest.raises(ValueError, match="other"):  # and not a run on other pairs, goes on
+        train("multi30k-tok", tmp_path / "more", steps=6, progress=False)
