@@ -17,7 +17,7 @@ lab: setup ## open JupyterLab on the first lesson (LAB_ARGS="--port=9000" passes
 	    --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb $(lab_flags) $(LAB_ARGS)
 
 test: check ## run every test: lint, package, lessons, exercises, browser
-	@OMP_NUM_THREADS=1 $(python) -m pytest -q -n 2 --dist loadfile -m "not serial and not setup and not teaching and not book" \
+	@OMP_NUM_THREADS=1 $(python) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not serial and not setup and not teaching and not book" \
 	    --nbval $(notebooks) tests --ignore=tests/exercises # the check cells of solutions/ run these
 	@$(python) -m pytest -q -m serial tests || [ $$? -eq 5 ] # 5: there is none
 
