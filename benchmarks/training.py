@@ -116,23 +116,27 @@ def random_batches(count: int, vocabulary: int, sentences: int = 64) -> list[Bat
     ]
 
 
-def reference_training(model: Reference, loss_of, batches: list[Batch]):
+def reference_training(model: Reference, loss_of, batches: list[Batch], bfloat16: bool = False):
     """Return a function that trains on all the batches as one would with PyTorch alone."""
     optimizer = _optimizer(model)
+    precision = torch.autocast("cpu", torch.bfloat16, enabled=bfloat16)
 
     def run() -> None:
         for batch in batches:
             optimizer.zero_grad()
-            states = model(batch.source, batch.target_in)
-            loss_of(states, model.generator, batch.target_out).backward()
+            with precision:
+                states = model(batch.source, batch.target_in)
+                loss = loss_of(states, model.generator, batch.target_out)
+            loss.backward()
             optimizer.step()
 
     return run
 
 
-def our_training(config: ModelConfig, batches: list[Batch]):
+def our_training(config: ModelConfig, batches: list[Batch], precision: str = "float32"):
     """Return a function that trains the package's model on all the batches."""
-    objective = Objective(Transformer(config), TrainConfig(label_smoothing=SMOOTHING))
+    settings = TrainConfig(label_smoothing=SMOOTHING, precision=precision)
+    objective = Objective(Transformer(config), settings)
     optimizer = _optimizer(objective)
 
     def run() -> None:
@@ -159,15 +163,15 @@ def measure(*, smoke: bool = False) -> list[dict]:
         tokens = sum(batch.num_tokens for batch in batches)
         for name, fast in seconds.items():
             if fast is not slow:
-                ours = {"target": TARGET} if name == "transformer_lab" else {}
+                ours = {"target": TARGET} if name.startswith("transformer_lab") else {}
                 speed = {"tokens_per_second": round(tokens / min(fast)), "seconds": fast}
                 rows.append(row(f"training, {size}: {name}", slow, fast, **ours, **speed))
     return rows
 
 
 def _variants(config: ModelConfig, batches: list[Batch]) -> dict:
-    def pytorch(loss_of, **options):
-        return reference_training(Reference(config, **options), loss_of, batches)
+    def pytorch(loss_of, bfloat16=False, **options):
+        return reference_training(Reference(config, **options), loss_of, batches, bfloat16)
 
     return {
         "nn.Transformer, dense loss": pytorch(dense_loss),
@@ -178,4 +182,6 @@ def _variants(config: ModelConfig, batches: list[Batch]) -> dict:
             chunked_loss, attention_dropout=False, shared_bits=True
         ),
         "transformer_lab": our_training(config, batches),
+        "nn.Transformer, dense loss, bfloat16": pytorch(dense_loss, bfloat16=True),
+        "transformer_lab, bfloat16": our_training(config, batches, "bfloat16"),
     }

@@ -110,11 +110,18 @@ class TrainConfig:
         *("paper", "linear"),
         default="paper",
     )
+    optimizer: str = setting(
+        "adam (paper, 5.3), or muon for the matrices inside the layers and Adam for the rest",
+        *("adam", "muon"),
+        default="adam",
+    )
     label_smoothing: float = setting("epsilon_ls in the paper (5.4)", 0.0, 0.99999, default=0.1)
     beta1: float = setting("Adam's beta1", 0.0, 0.99999, default=0.9)
     beta2: float = setting("Adam's beta2", 0.0, 0.99999, default=0.98)
     adam_epsilon: float = setting("Adam's epsilon", 1e-12, 1e6, default=1e-9)
-    weight_decay: float = setting("decoupled weight decay, as in AdamW", 0.0, 1e6, default=0.0)
+    weight_decay: float = setting(
+        "decoupled weight decay, as in AdamW; with muon, of its matrices", 0.0, 1e6, default=0.0
+    )
     clip_norm: float = setting("longest gradient; 0 does not clip", 0.0, 1e6, default=0.0)
     checkpoint_every: int = setting("steps between two checkpoints", 1, 10**9, default=1000)
     average: int = setting("checkpoints whose mean is the result (paper, 6.1)", 1, 10**9, default=5)

@@ -272,6 +272,7 @@ BAD = {
         (lambda: TrainConfig(clip_norm=True), "clip_norm must be a number", "True"),
         (lambda: TrainConfig(compile="yes"), "compile must be True or False", "'yes'"),
         (lambda: TrainConfig(precision="float16"), '"float32" or "bfloat16"', "'float16'"),
+        (lambda: TrainConfig(optimizer="sgd"), '"adam" or "muon"', "'sgd'"),
     ],
     "Preset": [
         (lambda: Preset(data="wmt", model=CONFIG, training=TRAINING), "data must be one of", "wmt"),
@@ -482,6 +483,11 @@ BAD = {
         (lambda folder: train("dates", folder, skip_bad=True), "with the preset pairs", "'dates'"),
         (lambda folder: train("dates", folder, more_pairs=[("a",)]), "pairs of texts", "('a',)"),
         (lambda folder: train("dates", folder, more_pairs="ab"), "pairs of texts", "'a'"),
+        (lambda folder: train("dates", folder, start_from="runs/a"), "start_from", "str"),
+        (
+            lambda folder: train("dates", folder, start_from=load_run()),
+            *("start_from must have the vocabulary of this data", "pretrained"),
+        ),
         (lambda folder: train("pairs", folder), "must have data, a file with", "none"),
         (lambda folder: train("pairs", folder, test="x"), "must have data, a file", "['test']"),
         (lambda folder: train("pairs", folder, data=3), "must be given as a path", "int"),

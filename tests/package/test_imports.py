@@ -24,8 +24,8 @@ READ = [
 # then what the model learns from, how it learns, and the whole path,
 AROUND_THE_MODEL = [
     *("data.batches", "data.dates", "data.multi30k", "data.pairs", "data.prose", "data.scenes"),
-    *("training.loss", "training.fused_loss", "training.schedule", "training.step"),
-    *("training.checkpoints", "training.loop", "presets", "runs"),
+    *("training.loss", "training.fused_loss", "training.schedule", "training.optimizer"),
+    *("training.step", "training.checkpoints", "training.loop", "presets", "runs"),
 ]
 # then what shows and checks it, which none of the files above may know.
 SHOWN_AND_CHECKED = [

@@ -2,7 +2,8 @@
 
 `loss.py` is the objective as an equation, `schedule.py` the learning rate, `step.py` one step down
 the gradient, `loop.py` takes the steps, `checkpoints.py` keeps what an interrupted run needs.
-`fused_loss.py` computes the same loss faster and can be left alone.
+`optimizer.py` is Adam, and Muon beside it; `fused_loss.py` computes the same loss faster and can be
+left alone.
 """
 
 from transformer_lab.training.checkpoints import (

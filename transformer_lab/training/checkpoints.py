@@ -18,6 +18,7 @@ from transformer_lab.support.files import (
     write_tensors,
 )
 from transformer_lab.support.validation import require, require_type, shape_and_type
+from transformer_lab.training.optimizer import remembered
 
 STATE, CHECKPOINTS = "training-state.safetensors", "checkpoints"
 
@@ -39,9 +40,11 @@ def identity_of(model: Transformer, config: TrainConfig, pairs: Sequence) -> dic
     unless the learning rate depends on it.
     """
     sizes, training = asdict(model.config), asdict(config)
-    # Runs of before these two settings can have no other.
+    # Runs of before these settings can have no other.
     if model.config.activation_dropout:
         del sizes["activation_dropout"]
+    if config.optimizer == "adam":
+        del training["optimizer"]
     if config.schedule == "paper":
         del training["steps"], training["schedule"]
     return {
@@ -113,11 +116,11 @@ def remove_outdated(folder: Path, state: TrainState) -> None:
 def load_optimizer(
     optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], path: Path
 ) -> None:
-    """Give Adam its numbers back; `ValueError` unless they fit."""
+    """Give the optimizer its numbers back; `ValueError` unless they fit."""
     shapes = {
         f"{i}.{name}": torch.empty(() if name == "step" else p.shape, device="meta")
         for i, p in enumerate(optimizer.param_groups[0]["params"])
-        for name in ("step", "exp_avg", "exp_avg_sq")
+        for name in remembered(optimizer, p)
     }
     require_tensors(tensors, shapes, path)
     state: dict[int, dict[str, Tensor]] = {}

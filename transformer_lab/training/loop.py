@@ -31,6 +31,7 @@ from transformer_lab.training.checkpoints import (
     take_snapshot,
 )
 from transformer_lab.training.loss import sequence_loss
+from transformer_lab.training.optimizer import make_optimizer
 from transformer_lab.training.schedule import learning_rate
 from transformer_lab.training.step import Objective, rank_and_size, train_step
 
@@ -70,7 +71,7 @@ def fit(
     identity = identity_of(model, config, train_pairs)
     with locked(folder / CHECKPOINTS) if stores else nullcontext(), torch.random.fork_rng():
         state = TrainState() if folder is None else load_state(folder, identity)
-        optimizer = _adam(model, config)
+        optimizer = make_optimizer(model, config)
         _go_on(state, model, optimizer, config, folder)
         if stores:
             remove_outdated(folder, state)
@@ -89,16 +90,6 @@ def fit(
     load_parameters(model, average_checkpoints(list(state.snapshots.values())), "the average")
     model.eval()
     return state.history
-
-
-def _adam(model: Transformer, config: TrainConfig) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(
-        model.parameters(),
-        betas=(config.beta1, config.beta2),
-        eps=config.adam_epsilon,
-        weight_decay=config.weight_decay,
-        fused=True,
-    )
 
 
 def _go_on(
