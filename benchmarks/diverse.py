@@ -20,11 +20,11 @@ MUON = {"optimizer": "muon", "weight_decay": 0.1, "rate_factor": 1.6, "warmup": 
 MUON |= {"precision": "bfloat16", "checkpoint_every": 100, "average": 8}
 TEACHER = MUON | {"steps": 2200}
 BOTH_WAYS = MUON | {"steps": 3000}
-PUPIL = MUON | {"steps": 5500, "average": 10}
-ALPHA = 0.6  # the length penalty of the translations
+PUPIL = MUON | {"steps": 4600, "dropout": 0.2}  # four epochs of all that was made
+DECODING = {"beam": 2, "alpha": 0.6}  # of the translations
 
 
-def train_diverse(folder: Path, *, seed: int, **settings) -> Run:
+def train_diverse(folder: Path, seed: int, **settings) -> Run:
     """Return the run in `folder`: the teacher of this seed, and what all of them made, learned.
 
     The teachers' folders lie beside it; what is there is not made again.
@@ -36,21 +36,16 @@ def train_diverse(folder: Path, *, seed: int, **settings) -> Run:
         made.update(translated(teachers[number], pairs))
     both = trained(folder.parent / "both-directions-0", more_pairs=turned(pairs), **BOTH_WAYS)
     made.update(turned(translated(both, turned(pairs))))
-    return train(
-        PRESET,
-        folder,
-        more_pairs=sorted(made - set(pairs)),
-        start_from=teachers[seed],
-        seed=seed,
-        **PUPIL | settings,
-    )
+    made = sorted(made - set(pairs))
+    settings = PUPIL | {"seed": seed, "more_pairs": made, "start_from": teachers[seed]} | settings
+    return trained(folder, **settings)
 
 
 def trained(folder: Path, **settings) -> Run:
     """Return the run in `folder`, trained unless it is whole."""
     if (folder / METRICS).exists():
         return load_run(folder)
-    return train(PRESET, folder, progress=False, **settings)
+    return train(PRESET, folder, **{"progress": False} | settings)
 
 
 def turned(pairs: TextPairs) -> TextPairs:
@@ -62,6 +57,6 @@ def translated(run: Run, pairs: TextPairs) -> TextPairs:
     """Return the sources with the run's own translations, which are kept in its folder."""
     path, sources = run.folder / "translations.txt", [source for source, _ in pairs]
     if not path.exists():
-        texts = run.translate(sources, alpha=ALPHA, progress=True)
+        texts = run.translate(sources, progress=True, **DECODING)
         write_atomically(path, "\n".join(texts).encode())
     return list(zip(sources, path.read_text(encoding="utf-8").split("\n"), strict=True))
