@@ -21,7 +21,7 @@ from transformer_lab.support.files import read_json
 
 ONE, THREE = (0,), (0, 1, 2)
 SEEDS = {"dates": THREE, "multi30k": ONE, "multi30k-raw": ONE}
-SEEDS |= {"multi30k-tok": THREE, "multi30k-diverse": THREE}
+SEEDS |= {"multi30k-tok": THREE, "multi30k-diverse": ONE}
 TRIED = "recipes.json"
 PAPER_ALPHA = 0.6  # the paper's length penalty (6.1), beside one that the validation set chose
 # Text only, test2016, tokenised, lower case, beam 5.

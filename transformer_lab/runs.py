@@ -16,14 +16,7 @@ from transformer_lab.config import PAD
 from transformer_lab.data import batches_by_tokens, date_pairs, load_multi30k, load_pairs, pad
 from transformer_lab.data.pairs import TextPairs, holds_splits, keep_splits, kept_splits
 from transformer_lab.decoding import beam_search, greedy_decode, require_search
-from transformer_lab.model import (
-    Transformer,
-    attention_maps,
-    load,
-    load_parameters,
-    parameters_of,
-    save,
-)
+from transformer_lab.model import Transformer, attention_maps, load, save
 from transformer_lab.presets import PRESETS, TASKS, Preset, fitted_settings
 from transformer_lab.support.files import as_folder, locked, read_json, write_json
 from transformer_lab.support.validation import require, require_type
@@ -63,7 +56,6 @@ def train(
     skip_bad: bool = False,
     on_note: Callable[[str], None] = warnings.warn,
     more_pairs: Sequence[tuple[str, str]] = (),
-    start_from: "Run | None" = None,
     device: str | None = None,
     on_record: Callable[[list[dict]], None] | None = None,
     progress: bool = True,
@@ -76,11 +68,9 @@ def train(
     if they are given, as `load_pairs` does; `on_note` is called with what it notes. The run keeps
     the splits: it goes on without the file, and is fitted to them as `fitted_settings` says.
     `more_pairs`, such as translations that another model made, are learned too, in the vocabulary
-    of the task's own; a run that goes on must be given them again. The weights start as those of
-    `start_from`, a run of the same sizes and vocabulary, if it is given.
+    of the task's own; a run that goes on must be given them again.
     Raises `ValueError` for an unknown preset or setting, for a `max_length` below that of the
-    data, for a bad file, for a `start_from` that does not fit, or if `output` holds something
-    else, such as a run on other pairs.
+    data, for a bad file, or if `output` holds something else, such as a run on other pairs.
     """
     folder = as_folder(output)
     _require_run_folder(folder)
@@ -97,8 +87,6 @@ def train(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(preset.training.seed)
         model = Transformer(replace(preset.model, **sizes))
-    if start_from is not None:
-        _start_from(start_from, model, tokenizer)
     model.to(device or default_device())
     history = fit(
         model,
@@ -136,14 +124,6 @@ def _checked_pairs(more_pairs: Sequence[tuple[str, str]]) -> TextPairs:
         is_pair = isinstance(pair, tuple) and [*map(type, pair)] == [str, str]
         require(is_pair, f"more_pairs must hold pairs of texts, as tuples, got {pair!r:.60}")
     return checked
-
-
-def _start_from(run: "Run", model: Transformer, tokenizer: Tokenizer) -> None:
-    """Give the model the weights of the run; `ValueError` unless words and sizes are the same."""
-    require_type(run, Run, "start_from")
-    same = run.tokenizer.pieces == tokenizer.pieces
-    require(same, f"start_from must have the vocabulary of this data, got that of {run.folder}")
-    load_parameters(model, parameters_of(run.model), f"start_from ({run.folder})")
 
 
 def _own_splits(folder: Path, files: dict, on_note: Callable[[str], None]) -> dict[str, TextPairs]:

@@ -483,11 +483,6 @@ BAD = {
         (lambda folder: train("dates", folder, skip_bad=True), "with the preset pairs", "'dates'"),
         (lambda folder: train("dates", folder, more_pairs=[("a",)]), "pairs of texts", "('a',)"),
         (lambda folder: train("dates", folder, more_pairs="ab"), "pairs of texts", "'a'"),
-        (lambda folder: train("dates", folder, start_from="runs/a"), "start_from", "str"),
-        (
-            lambda folder: train("dates", folder, start_from=load_run()),
-            *("start_from must have the vocabulary of this data", "pretrained"),
-        ),
         (lambda folder: train("pairs", folder), "must have data, a file with", "none"),
         (lambda folder: train("pairs", folder, test="x"), "must have data, a file", "['test']"),
         (lambda folder: train("pairs", folder, data=3), "must be given as a path", "int"),
