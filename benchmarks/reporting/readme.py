@@ -17,7 +17,10 @@ COMMAND = "python -m benchmarks.reporting.readme"
 START, END = f"<!-- results: made by {COMMAND} -->", "<!-- end of the results -->"
 PAGES = {"README.md": "short", "benchmarks/README.md": "full", "teaching/handing_out.md": "hub"}
 RATIOS = ("training", "decoding")
-AGAINST = ": speed against `nn.Transformer` with a dense loss"
+AGAINST = {
+    ": transformer_lab, bfloat16": ": speed in bfloat16, against `nn.Transformer` in float32",
+    ": transformer_lab": ": speed against `nn.Transformer` with a dense loss",
+}
 PRESETS = {
     "dates": ("Dates", "≥ 99.5 % in ≤ 60 s"),
     "multi30k": ("Multi30k En→De, raw, on the CPU", "test2016 ≥ 34 in ≤ 20 min"),
@@ -49,7 +52,7 @@ def short(results: dict[str, dict]) -> str:
         if name in RATIOS:
             rows += [
                 [
-                    row["name"].replace(": transformer_lab", AGAINST),
+                    _against(row["name"]),
                     *(f"{row['ratio']['median']:.1f} ×", row["target"]),
                 ]
                 for row in result["rows"]
@@ -66,6 +69,12 @@ def short(results: dict[str, dict]) -> str:
     machines = " and ".join(dict.fromkeys(map(_machine, shown)))
     about = "[benchmarks/](benchmarks/README.md) has all the tables and says how to repeat them."
     return f"{lines}\n\nMeasured on {machines}.\n{about}"
+
+
+def _against(name: str) -> str:
+    for ending, meaning in AGAINST.items():
+        name = name.removesuffix(ending) + meaning if name.endswith(ending) else name
+    return name
 
 
 def full(results: dict[str, dict]) -> str:
