@@ -56,7 +56,7 @@ class MuonAndAdam(torch.optim.Optimizer):
         self._share()
 
     @torch.no_grad()
-    def step(self, closure=None) -> None:
+    def step(self) -> None:
         """Take one step at the rate of the parameter group."""
         for part in self.parts:
             part.param_groups[0]["lr"] = self.param_groups[0]["lr"]
