@@ -2,8 +2,9 @@
 
 The code is the lesson's own, loaded from its notebook. Five seeds each, which draw the weights and
 the batches: the factor that multiplies the words, with tables that learn (three of the seeds for
-three times the steps as well) and with frozen ones; different factors from the same start; tied and
-untied; tables from a model trained before.
+three times the steps as well) and with frozen ones; frozen words and positions, each times a factor
+of its own; different factors from the same start; tied and untied; tables from a model trained
+before.
 """
 
 import math
@@ -17,6 +18,9 @@ from benchmarks.reporting import report
 
 SEEDS, LONGER = range(5), range(3)
 FACTORS, STARTS = (1, 4, 8, 64), (1, 4, 8, 16, 64)
+# Of the words and of the positions. A word has length 1 and a position √32 before them, so the sums
+# are as long as with 8 and 1; the second has the balance of 8 and 1, and the length of 64 and 1.
+BOTH = ((1.7, 1.7), (64, 8), (8, 1 / 8))
 
 lesson = partial(lesson_code, "07", "small_model", "losses_of", "EXAMPLES")
 
@@ -62,6 +66,12 @@ def sized(model, factor: float):
     return model
 
 
+def placed(model, factor: float):
+    """Let the positions be `factor` times as long."""
+    model.positions.table.mul_(factor)
+    return model
+
+
 def frozen(model):
     """Let the tables of the embeddings stay as they start."""
     for table in tables_of(model):
@@ -89,6 +99,9 @@ def rows_of(code: dict, seed: int, steps: int, first: list) -> list[dict]:
         more = {3 * steps: "learnt, longer"} if seed in LONGER else {}
         rows += trained(code, small(factor, seed), name, "learnt", seed, at | more)
         rows += trained(code, frozen(small(factor, seed)), name, "frozen", seed, at)
+    for words, places in BOTH:
+        name, model = f"{words:g} and {places:g}", placed(small(words, seed), places)
+        rows += trained(code, frozen(model), name, "frozen, both", seed, at)
     for factor in STARTS:
         model = sized(small(factor, seed), 8 / factor)
         rows += trained(code, model, f"{factor} × {8 / factor:g}", "same start", seed, at)

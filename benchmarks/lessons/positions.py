@@ -16,7 +16,7 @@ SEEDS, STEPS = range(5), 600
 DATES = ("sinusoids", "learned table", "encoder only", "none")
 ADDED = ("sinusoids", "learned table")
 LETTERS = ("rotary", "sinusoids", "learned table", "none")
-SCORES = ("exact_match", "as_trained", "inside", "beyond")
+SCORES = ("exact_match", "as_trained", "inside", "beyond", "from_16")
 
 lesson = partial(lesson_code, "05", "date_model", "exact_match", "train_dates", "train_letters")
 
@@ -30,11 +30,12 @@ def dates(code: dict, kind: str, seed: int, steps: int) -> dict:
 def letters(code: dict, kind: str, seed: int, steps: int, **changed) -> dict:
     """Return the share of right letters from place 2 on, trained on 3 to 16 letters.
 
-    `as_trained` is that of texts of 16 letters; the rest is of texts of 32: `inside` at the places
-    2 to 15, `beyond` at 16 to 31, `places` at each.
+    `as_trained` is that of texts of 16 letters, `from_16` of such that begin at place 16; the rest
+    is of texts of 32: `inside` at the places 2 to 15, `beyond` at 16 to 31, `places` at each.
     """
-    right, as_trained = code["train_letters"](kind, seed, steps, **changed)
+    right, as_trained, from_16 = code["train_letters"](kind, seed, steps, **changed)
     parts = {"as_trained": as_trained, "inside": right[:14], "beyond": right[14:]}
+    parts["from_16"] = from_16
     places = [round(share, 4) for share in right.tolist()]
     return {name: round(part.mean().item(), 4) for name, part in parts.items()} | {"places": places}
 

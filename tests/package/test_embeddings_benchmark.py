@@ -4,6 +4,8 @@ import json
 
 from benchmarks.lessons import embeddings
 
+BOTH = {"1.7 and 1.7", "64 and 8", "8 and 0.125"}
+
 
 def test_the_embeddings_are_measured_and_written(tmp_path, capsys):
     embeddings.main(["--smoke", "--output", str(tmp_path)])
@@ -13,9 +15,16 @@ def test_the_embeddings_are_measured_and_written(tmp_path, capsys):
     factors = {(kind, str(f)) for kind in ("learnt", "frozen") for f in embeddings.FACTORS}
     factors |= {("learnt, longer", str(f)) for f in embeddings.FACTORS}
     assert factors <= found and ("first tables", "shuffled") in found
+    assert {row[1] for row in found if row[0] == "frozen, both"} == BOTH
     assert {(f"after {n}", name) for n in (2, 4, 6) for name in ("tied", "untied")} <= found
     assert all(0 < row["loss"] < 100 and row["length"] > 0 for row in result["rows"])
     assert "| same start | 4 × 2 |" in capsys.readouterr().out
+
+
+def test_positions_are_as_long_as_asked():
+    small = embeddings.lesson()["small_model"]
+    sizes = [embeddings.placed(small(8, 1), f).positions.table.norm(dim=1)[3] for f in (1, 0.125)]
+    assert sizes == [32**0.5, 32**0.5 / 8]
 
 
 def test_a_table_is_copied_or_shuffled_and_frozen():
