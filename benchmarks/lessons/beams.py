@@ -51,14 +51,15 @@ def best_of(hypotheses: Tensor, log_p: Tensor, alpha: float) -> list[int]:
 def log_p_of(run: Run, pairs: Pairs, smoothing: float = 0.0) -> list[float]:
     """Return log P of each target, of which BOS is no part, in one teacher-forced pass a batch.
 
-    A model trained with label smoothing ε learns (1 − ε) p + ε/V where the data have p; with
-    `smoothing` that is undone (and what comes out below 1e-9 is taken for 1e-9).
+    The targets of label smoothing ε give at least ε/V to every piece; with `smoothing` that much is
+    taken off each probability, as in the lesson's section 4, and the rest scaled to a sum of 1.
     """
     found = []
     for start in range(0, len(pairs), 100):
         batch = Batch.from_pairs(list(pairs[start : start + 100]))
         p = run.model(batch.source, batch.target_in).softmax(dim=-1, dtype=torch.float64)
-        log_p = ((p - smoothing / p.shape[-1]) / (1 - smoothing)).clamp(min=1e-9).log()
+        p = (p - smoothing / p.shape[-1]).clamp(min=0)
+        log_p = (p / p.sum(dim=-1, keepdim=True)).clamp(min=1e-300).log()
         each = log_p.gather(-1, batch.target_out.unsqueeze(-1)).squeeze(-1)
         found += (each * (batch.target_out != PAD)).sum(dim=1).tolist()
     return found

@@ -3,7 +3,7 @@
 The language model of lesson 13 (pre-norm, RMSNorm, rotary positions; ReLU networks), with a dense
 feed-forward network or a top-1 mixture in each of its two layers. `share` is the width of a network
 that a token passes through, in units of the plain one; `experts` how many of them there are. Four
-learning rates for each, chosen by the validation lesson with seed 0; then two more seeds. `fixed`
+learning rates for each, chosen by the validation lesson with seed 0; then five more seeds. `fixed`
 sends each token to an expert by its letter, which nobody has learnt, with a gate of 1; `by place`
 by its place in the text, which says nothing of the letter. `gate of 1` learns the router, but
 divides the output by the gate's value: only its gradient is left.
@@ -18,7 +18,7 @@ from benchmarks.lessons.lesson_code import lesson_code
 from benchmarks.lessons.newer import corpus_mark, mean
 from benchmarks.lessons.resumed import measure_rows
 
-RATES, SEEDS, WEIGHT = (3e-3, 6e-3, 1.2e-2, 2.4e-2), (0, 1, 2), 0.02
+RATES, SEEDS, WEIGHT = (3e-3, 6e-3, 1.2e-2, 2.4e-2), range(6), 0.02
 SIZES = {"d_model": 48, "steps": 250}
 SMOKE = {"d_model": 16, "steps": 2}
 PLANS = {
@@ -31,6 +31,8 @@ PLANS = {
     "dense, 8 times as wide": {"experts": 1, "share": 8.0},
     "8 experts of an eighth": {"experts": 8, "share": 0.125, "balance": WEIGHT},
     "dense, an eighth as wide": {"experts": 1, "share": 0.125},
+    # As many as "8 experts of an eighth" with their router, whose map is as large as four units.
+    "dense, as many operations": {"experts": 1, "share": 28 / 192},
 }
 NAMES = ("LanguageModel", "OF_NOW", "Experts", "relu_network", "listening", "balance_loss")
 lesson = cache(partial(lesson_code, "13", *NAMES, "TRAIN", "VALID", "TEST", "bits", "learn"))
@@ -65,7 +67,7 @@ def undamped(module: torch.nn.Module, inputs: tuple, output: torch.Tensor) -> to
 def build(variant: str, seed: int, d_model: int):
     """Return a new model of this kind."""
     settings = PLANS[variant]
-    count, width = settings["experts"], int(settings["share"] * 4 * d_model)
+    count, width = settings["experts"], round(settings["share"] * 4 * d_model)
 
     def network():
         if count == 1:
@@ -111,7 +113,7 @@ def run(variant: str, seed: int, d_model: int, steps: int) -> dict:
     losses = {rate: train(variant, 0, rate, d_model, steps)[2] for rate in RATES}
     rate = min(losses, key=losses.get)
     model, history, valid, use = train(variant, seed, rate, d_model, steps)
-    width = PLANS[variant]["share"] * 4 * d_model
+    width = round(PLANS[variant]["share"] * 4 * d_model)
     return {
         "rate": rate,
         "valid_by_rate": {str(rate): loss for rate, loss in losses.items()},
@@ -119,8 +121,8 @@ def run(variant: str, seed: int, d_model: int, steps: int) -> dict:
         "test": round(lesson()["bits"](model, lesson()["TEST"]), 4),
         "train": round(mean(history[-steps // 10 :]), 4),
         "seconds": round(history[-1][0], 2),
-        "network_parameters": int(2 * d_model * width * PLANS[variant]["experts"]),
-        "network_flops": int(4 * d_model * width),  # for a token, in each layer; no router
+        "network_parameters": 2 * d_model * width * PLANS[variant]["experts"],
+        "network_flops": 4 * d_model * width,  # for a token, in each layer; no router
         "use": use,
         "corpus": corpus_mark(),
     }
