@@ -2,7 +2,8 @@
 
 The dates and those on tokenised text are trained with three seeds, the others with one. A run
 folder that was interrupted goes on; one that is whole is scored again. BLEU comes with a bootstrap
-interval. `multi30k-diverse` is no preset: `benchmarks/diverse.py` says what it learns.
+interval. `multi30k-tok-adam` is `multi30k-tok` with Adam; `multi30k-diverse` is no preset either:
+`benchmarks/diverse.py` says what it learns.
 """
 
 import argparse
@@ -21,12 +22,14 @@ from transformer_lab.support.files import read_json
 
 ONE, THREE = (0,), (0, 1, 2)
 SEEDS = {"dates": THREE, "multi30k": ONE, "multi30k-raw": ONE}
-SEEDS |= {"multi30k-tok": THREE, "multi30k-diverse": ONE}
+SEEDS |= {"multi30k-tok": THREE, "multi30k-tok-adam": THREE, "multi30k-diverse": ONE}
+# Before Muon: also the recipe of the stored `multi30k-raw` and of all models of `multi30k-diverse`.
+ADAM = {"optimizer": "adam", "weight_decay": 0.0, "warmup": 1000, "rate_factor": 0.9}
 TRIED = "recipes.json"
 PAPER_ALPHA = 0.6  # the paper's length penalty (6.1), beside one that the validation set chose
 # Text only, test2016, tokenised, lower case, beam 5.
 TINY = {"name": "Transformer-Tiny", "test2016": 41.02}
-PUBLISHED = {"multi30k-tok": TINY, "multi30k-diverse": TINY}
+PUBLISHED = dict.fromkeys(("multi30k-tok", "multi30k-tok-adam", "multi30k-diverse"), TINY)
 
 
 def measure(preset: str, runs: Path, *, smoke: bool = False, **settings) -> list[dict]:
@@ -37,7 +40,8 @@ def measure(preset: str, runs: Path, *, smoke: bool = False, **settings) -> list
         if preset == "multi30k-diverse":
             run = train_diverse(folder, **own)
         else:
-            run = train(preset, folder, **own)
+            own |= ADAM if preset.endswith("-adam") else {}
+            run = train(preset.removesuffix("-adam"), folder, **own)
         row = {"seed": seed} | read_json(folder / METRICS)
         if preset != "dates":
             row["scores"] = scores_with_intervals(run)
@@ -76,12 +80,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of the runs (runs)")
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the results")
     parser.add_argument("--threads", type=int, help="CPU threads (as many as PyTorch takes)")
+    parser.add_argument("--precision", help="float32 or bfloat16 (the preset's)")
     options = parser.parse_args(arguments)
     if options.threads:
         torch.set_num_threads(options.threads)
     for preset in options.presets:
         result = report.describe_run(preset, smoke=False)
-        result["rows"] = measure(preset, options.runs)
+        settings = {"precision": options.precision} if options.precision else {}
+        result["rows"] = measure(preset, options.runs, **settings)
         result["means"] = means(result["rows"])
         if "scores_paper_alpha" in result["rows"][0]:
             result["means_paper_alpha"] = means(result["rows"], "scores_paper_alpha")

@@ -21,8 +21,13 @@ def test_a_preset_is_scored_with_intervals_beside_what_was_tried(captions, tmp_p
         return translate(self, texts, alpha=alpha, **others)
 
     monkeypatch.setattr(runs.Run, "translate", recorded)
-    options = ["multi30k-tok", "--runs", str(tmp_path / "runs"), "--output", str(tmp_path)]
-    quality.main(options)
+    monkeypatch.setitem(quality.SEEDS, "multi30k-tok-adam", (0,))
+    options = ["--runs", str(tmp_path / "runs"), "--output", str(tmp_path)]
+    quality.main(["multi30k-tok", "multi30k-tok-adam", "--precision", "bfloat16", *options])
+    for name, optimizer in (("multi30k-tok", "muon"), ("multi30k-tok-adam", "adam")):
+        (row, *_) = json.loads((tmp_path / f"{name}.json").read_text())["rows"]
+        trained = row["training"]["optimizer"], row["training"]["precision"]
+        assert trained == (optimizer, "bfloat16")
     found = json.loads((tmp_path / "multi30k-tok.json").read_text())
     assert [row["seed"] for row in found["rows"]] == [0, 1]
     score = found["rows"][0]["scores"]["test2016"]
@@ -31,6 +36,6 @@ def test_a_preset_is_scored_with_intervals_beside_what_was_tried(captions, tmp_p
     assert {"the published shape", "R-Drop"} <= {row.get("way") for row in found["tried"]}
     assert any("run" in row for row in found["tried"])
     penalties = [alpha for alpha, texts in asked if len(texts) == len(splits["test2016"])]
-    assert penalties.count(0.6) == 2 and penalties.count(None) >= 2  # each seed, in both ways
+    assert penalties.count(0.6) == 3 and penalties.count(None) >= 3  # each seed, in both ways
     for row in found["rows"]:
         assert set(row["scores_paper_alpha"]) == set(row["scores"]) == {"test2016"}
