@@ -25,11 +25,12 @@ def train_diverse(folder: Path, **settings) -> Run:
     Their folders lie beside it, shared with `benchmarks.quality`; what is there is not made again.
     """
     pairs, made = load_task(PRESET)["train"], set()
+    alike = {name: settings[name] for name in ("precision",) if name in settings}
     for seed in TEACHERS:
-        teacher = train(PRESET, folder.parent / f"{PRESET}-{seed}", seed=seed)
+        teacher = train(PRESET, folder.parent / f"{PRESET}-{seed}", seed=seed, **alike)
         made.update(translated(teacher, pairs))
     both = folder.parent / "both-directions-0"
-    teacher = train(PRESET, both, more_pairs=turned(pairs), **BOTH_WAYS)
+    teacher = train(PRESET, both, more_pairs=turned(pairs), **BOTH_WAYS | alike)
     made.update(turned(translated(teacher, turned(pairs))))
     more_pairs = sorted(made - set(pairs))
     return train(PRESET, folder, more_pairs=more_pairs, **STEPS | settings)

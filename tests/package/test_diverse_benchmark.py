@@ -5,6 +5,7 @@ import pytest
 from benchmarks import diverse, quality, recipes
 from transformer_lab import runs, train
 from transformer_lab.runs import load_run
+from transformer_lab.support.files import read_json
 
 
 @pytest.fixture
@@ -39,6 +40,13 @@ def test_a_pupil_learns_the_pairs_and_what_its_teachers_made_of_them(small, capt
     assert len(texts) == len(set(texts)) > 40
     for source, target in texts[40:]:  # one side is a caption, the other one was written
         assert source in read or target in german
+
+
+def test_the_teachers_have_the_precision_of_the_pupil(small, tmp_path):
+    folder = tmp_path / "multi30k-diverse-0"
+    diverse.train_diverse(folder, seed=0, precision="bfloat16", progress=False)
+    found = [read_json(path)["training"]["precision"] for path in tmp_path.glob("*/metrics.json")]
+    assert found == ["bfloat16"] * 5
 
 
 def test_what_is_there_is_not_made_again(small, tmp_path, monkeypatch):
