@@ -1,8 +1,8 @@
 """More pairs out of the same pairs: data diversification [1], for the comparison.
 
-The models that are there translate the training set, each in its own words, and a model of the same
-size learns all of it. The three of `multi30k-tok` write German for the English captions; one that
-was trained in both directions writes English for the German ones. No other text is used.
+The models that are there translate the training set, each in its own words, and each goes on with
+all of it. The three of `multi30k-tok` write German for the English captions; the first of them,
+trained on in both directions, writes English for the German ones. No other text is used.
 
 [1] Nguyen et al. 2020, Data Diversification: A Simple Strategy For Neural Machine Translation.
 """
@@ -15,25 +15,32 @@ from transformer_lab.runs import load_task
 from transformer_lab.support.files import write_atomically
 
 PRESET, TEACHERS = "multi30k-tok", (0, 1, 2)
-BOTH_WAYS = {"seed": 0, "steps": 16_000, "checkpoint_every": 500}
-STEPS = {"steps": 16_500, "checkpoint_every": 500}
 
 
-def train_diverse(folder: Path, **settings) -> Run:
-    """Return the run in `folder`, trained on the pairs and on what its teachers made of them.
+def train_diverse(folder: Path, *, seed: int, **settings) -> Run:
+    """Return the run in `folder`: the teacher of this seed, trained on with what all have made.
 
-    Their folders lie beside it, shared with `benchmarks.quality`; what is there is not made again.
+    The teachers' folders lie beside it, shared with `benchmarks.quality`; what is there is not
+    made again.
     """
     pairs, made = load_task(PRESET)["train"], set()
-    alike = {name: settings[name] for name in ("precision",) if name in settings}
-    for seed in TEACHERS:
-        teacher = train(PRESET, folder.parent / f"{PRESET}-{seed}", seed=seed, **alike)
+    teachers = [
+        train(PRESET, folder.parent / f"{PRESET}-{number}", seed=number, **settings)
+        for number in TEACHERS
+    ]
+    for teacher in teachers:
         made.update(translated(teacher, pairs))
-    both = folder.parent / "both-directions-0"
-    teacher = train(PRESET, both, more_pairs=turned(pairs), **BOTH_WAYS | alike)
-    made.update(turned(translated(teacher, turned(pairs))))
+    both_ways = train(
+        PRESET,
+        folder.parent / "both-directions-0",
+        start=teachers[0],
+        more_pairs=turned(pairs),
+        seed=0,
+        **settings,
+    )
+    made.update(turned(translated(both_ways, turned(pairs))))
     more_pairs = sorted(made - set(pairs))
-    return train(PRESET, folder, more_pairs=more_pairs, **STEPS | settings)
+    return train(PRESET, folder, start=teachers[seed], more_pairs=more_pairs, seed=seed, **settings)
 
 
 def turned(pairs: TextPairs) -> TextPairs:

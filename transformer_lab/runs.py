@@ -16,7 +16,14 @@ from transformer_lab.config import PAD
 from transformer_lab.data import batches_by_tokens, date_pairs, load_multi30k, load_pairs, pad
 from transformer_lab.data.pairs import TextPairs, holds_splits, keep_splits, kept_splits
 from transformer_lab.decoding import beam_search, greedy_decode, require_search
-from transformer_lab.model import Transformer, attention_maps, load, save
+from transformer_lab.model import (
+    Transformer,
+    attention_maps,
+    load,
+    load_parameters,
+    parameters_of,
+    save,
+)
 from transformer_lab.presets import PRESETS, TASKS, Preset, fitted_settings
 from transformer_lab.support.files import as_folder, locked, read_json, write_json
 from transformer_lab.support.validation import require, require_type
@@ -56,6 +63,7 @@ def train(
     skip_bad: bool = False,
     on_note: Callable[[str], None] = warnings.warn,
     more_pairs: Sequence[tuple[str, str]] = (),
+    start: "Run | None" = None,
     device: str | None = None,
     on_record: Callable[[list[dict]], None] | None = None,
     progress: bool = True,
@@ -68,16 +76,19 @@ def train(
     if they are given, as `load_pairs` does; `on_note` is called with what it notes. The run keeps
     the splits: it goes on without the file, and is fitted to them as `fitted_settings` says.
     `more_pairs`, such as translations that another model made, are learned too, in the vocabulary
-    of the task's own; a run that goes on must be given them again.
+    of the task's own; a run that goes on must be given them again. `start` is a trained run whose
+    weights and vocabulary are where this one begins, in place of random weights.
     Raises `ValueError` for an unknown preset or setting, for a `max_length` below that of the
-    data, for a bad file, or if `output` holds something else, such as a run on other pairs.
+    data, for a bad file, for a `start` of other sizes, or if `output` holds something else, such
+    as a run on other pairs.
     """
     folder = as_folder(output)
     _require_run_folder(folder)
     files = {"data": data, "valid": valid, "test": test, "skip_bad": skip_bad}
     files = {name: value for name, value in files.items() if value not in (None, False)}
     preset, splits = _prepare(preset, settings, folder, files, on_note)
-    tokenizer = _train_tokenizer(preset, splits["train"])
+    require(isinstance(start, Run | None), f"start must be a Run or None, got {start!r:.60}")
+    tokenizer = start.tokenizer if start else _train_tokenizer(preset, splits["train"])
     splits = splits | {"train": splits["train"] + _checked_pairs(more_pairs)}
     encoded = {name: encode_pairs(tokenizer, pairs) for name, pairs in splits.items()}
     longest = max(len(ids) for pairs in encoded.values() for pair in pairs for ids in pair)
@@ -87,6 +98,8 @@ def train(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(preset.training.seed)
         model = Transformer(replace(preset.model, **sizes))
+    if start:
+        _begin_with(start, model)
     model.to(device or default_device())
     history = fit(
         model,
@@ -102,6 +115,18 @@ def train(
         notes = {"seed": preset.training.seed, "training": asdict(preset.training)}
         run.save(history, notes, progress=progress)
     return run
+
+
+def _begin_with(start: "Run", model: Transformer) -> None:
+    """Give the model the weights of a run of the same sizes."""
+    wanted, sizes = asdict(model.config), asdict(start.model.config)
+    for name in sorted(wanted.keys() - {"dropout", "activation_dropout", "max_length"}):
+        require(
+            sizes[name] == wanted[name],
+            f"start must be a run with {name}={wanted[name]!r}, got {sizes[name]!r} in "
+            f"{start.folder}",
+        )
+    load_parameters(model, parameters_of(start.model), start.folder)
 
 
 def _prepare(

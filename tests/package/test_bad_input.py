@@ -483,6 +483,8 @@ BAD = {
         (lambda folder: train("dates", folder, skip_bad=True), "with the preset pairs", "'dates'"),
         (lambda folder: train("dates", folder, more_pairs=[("a",)]), "pairs of texts", "('a',)"),
         (lambda folder: train("dates", folder, more_pairs="ab"), "pairs of texts", "'a'"),
+        (lambda folder: train("dates", folder, start="x"), "start must be a Run or None", "'x'"),
+        (lambda folder: train("dates", folder, start=load_run()), "with d_ff=256", "got 512"),
         (lambda folder: train("pairs", folder), "must have data, a file with", "none"),
         (lambda folder: train("pairs", folder, test="x"), "must have data, a file", "['test']"),
         (lambda folder: train("pairs", folder, data=3), "must be given as a path", "int"),

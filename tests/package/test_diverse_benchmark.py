@@ -1,6 +1,7 @@
 """More pairs out of the same pairs, at toy size: who translates what, and what is learned of it."""
 
 import pytest
+import torch
 
 from benchmarks import diverse, quality, recipes
 from transformer_lab import runs, train
@@ -16,8 +17,6 @@ def small(monkeypatch, captions):
         monkeypatch.setattr(module, "load_task", lambda *_: splits)
     toy = runs.find_preset("multi30k-tok", recipes.TOY | recipes._pieces(60))
     monkeypatch.setitem(runs.PRESETS, "multi30k-tok", toy)
-    for settings in ("BOTH_WAYS", "STEPS"):
-        monkeypatch.setattr(diverse, settings, {"steps": 2, "checkpoint_every": 1})
     fit = runs.fit
 
     def recorded(model, pairs, *others, **settings):
@@ -59,6 +58,30 @@ def test_what_is_there_is_not_made_again(small, tmp_path, monkeypatch):
     assert small[-1] == small[4] and len(small) == 10
     for name, weight in first.model.state_dict().items():
         assert weight.equal(again.model.state_dict()[name])
+
+
+def test_each_pupil_begins_as_the_teacher_of_its_seed(small, tmp_path, monkeypatch):
+    starts, begin = [], runs._begin_with
+
+    def recorded(start, model):
+        starts.append(start.folder.name)
+        begin(start, model)
+
+    monkeypatch.setattr(runs, "_begin_with", recorded)
+    diverse.train_diverse(tmp_path / "multi30k-diverse-1", seed=1, progress=False)
+    assert starts == ["multi30k-tok-0", "multi30k-tok-1"]  # the model of both directions, the pupil
+
+
+def test_a_run_can_begin_where_another_has_ended(small, captions, tmp_path):
+    first = train("multi30k-tok", tmp_path / "first", progress=False)
+    still = {"rate_factor": 1e-12, "weight_decay": 0.0, "progress": False}
+    more = [("a purple dog", "ein lila hund")]
+    second = train("multi30k-tok", tmp_path / "x", start=first, more_pairs=more, seed=7, **still)
+    assert second.tokenizer.pieces == first.tokenizer.pieces
+    for name, weight in second.model.named_parameters():
+        torch.testing.assert_close(weight, first.model.get_parameter(name))
+    with pytest.raises(ValueError, match="a run with num_heads=2, got 1"):
+        train("multi30k-tok", tmp_path / "y", start=first, num_heads=2, progress=False)
 
 
 def test_more_pairs_are_learned_in_the_words_of_the_task(captions, small, tmp_path):
