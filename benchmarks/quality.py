@@ -23,7 +23,7 @@ from transformer_lab.support.files import read_json
 ONE, THREE = (0,), (0, 1, 2)
 SEEDS = {"dates": THREE, "multi30k": ONE, "multi30k-raw": ONE}
 SEEDS |= {"multi30k-tok": THREE, "multi30k-tok-adam": THREE, "multi30k-diverse": THREE}
-# Before Muon: also the recipe of the stored `multi30k-raw` and of all models of `multi30k-diverse`.
+# The recipe of before Muon.
 ADAM = {"optimizer": "adam", "weight_decay": 0.0, "warmup": 1000, "rate_factor": 0.9}
 TRIED = "recipes.json"
 PAPER_ALPHA = 0.6  # the paper's length penalty (6.1), beside one that the validation set chose
