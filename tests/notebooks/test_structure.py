@@ -156,7 +156,10 @@ def test_every_local_link_and_figure_is_there(path):
     for source in cells(path, "markdown"):
         for link in (one or other for one, other in LINK.findall(source)):
             if not re.match(r"https?:|mailto:|#|attachment:|data:", link):
-                assert (path.parent / unquote(link.split("#")[0])).exists(), link
+                file = (path.parent / unquote(link.split("#")[0])).resolve()
+                assert file.exists(), link
+                in_book = file.suffix != ".md" or ROOT / "teaching" in file.parents
+                assert in_book, f"{link}: the book has no such page"
 
 
 @of(LESSONS, SOLUTIONS)
