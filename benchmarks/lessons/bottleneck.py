@@ -2,8 +2,7 @@
 
 The code is the lesson's own, loaded from its notebook. Strings written backwards by networks with
 one vector (as a start, fed at every step, of twice the size, from an encoder that reads one way)
-and by one that looks back; more steps; strings of one length only; strings copied; an equal share
-of the loss for each place of the output; and dates.
+and by one that looks back; more steps; strings of one length only; strings copied; and dates.
 Runs that bottleneck.json has already are kept: without the file, all are made.
 """
 
@@ -26,13 +25,12 @@ USED = (
 SEEDS, STEPS, MORE_STEPS, STEPS_ON_EIGHT = range(3), 700, 2100, 1500
 LENGTHS = (2, 4, 8, 12, 16, 20, 24, 48)
 SIGNS = " ,-./0123456789abcdefghijklmnopqrstuvwxyz"
-STRINGS = ("FixedVector", "FedVector", "LooksBack", "FixedVector of 64", "OneWay", "EqualShares")
-SHARES = torch.tensor([sum(1 / n for n in range(max(t, 2), 25)) for t in range(1, 25)])
+STRINGS = ("FixedVector", "FedVector", "LooksBack", "FixedVector of 64", "OneWay")
 DATES = ("FixedVector", "FedVector", "LooksBack", "LooksBackByProduct")
 
 
 def lesson() -> dict:
-    """Return what is used of the lesson, and two more networks."""
+    """Return what is used of the lesson, and one more network."""
     code = lesson_code("01", *USED)
 
     class OneWay(code["FixedVector"]):
@@ -45,21 +43,7 @@ def lesson() -> dict:
         def encode(self, source):
             return self.encoder(self.letters(source))
 
-    class EqualShares(OneWay):
-        """Each of 24 places counts alike, though only long strings have the late ones.
-
-        In a mean over the letters of a string, place t of strings of 2 to 24 letters has a share
-        of the sum of 1/n over all lengths n from t: 67 times as much at the first as at the last.
-        """
-
-        def forward(self, source, reads):
-            logits = super().forward(source, reads)
-            if logits.requires_grad:
-                factors = 23 / 24 / SHARES[: logits.shape[1], None]
-                logits.register_hook(lambda gradient: gradient * factors)
-            return logits
-
-    return code | {"OneWay": OneWay, "EqualShares": EqualShares}
+    return code | {"OneWay": OneWay}
 
 
 def build(code: dict, kind: str, seed: int, **options) -> torch.nn.Module:
@@ -77,19 +61,29 @@ def strings(code: dict, kind: str, seed: int, steps: int) -> dict:
     return found | (looks(code, model) if kind == "LooksBack" else {})
 
 
-def eight(code: dict, kind: str, seed: int, steps: int) -> dict:
+def eight(code: dict, kind: str, seed: int, steps: int, length: int = 8) -> dict:
     """Train on strings of eight letters only."""
     model = build(code, kind, seed)
-    code["learn"](model, lambda generator: code["reversals"](128, 8, generator), steps, seed)
+    code["learn"](model, lambda generator: code["reversals"](128, length, generator), steps, seed)
     return scores(model, partial(code["right_letters"], model))
 
 
-def copies(code: dict, kind: str, seed: int, steps: int) -> dict:
-    """Train on strings of 2 to 24 letters that are written as they are read."""
+def long(code: dict, kind: str, seed: int, steps: int) -> dict:
+    """Train on strings of 24 letters only: each place of the output has one share of the loss."""
+    return eight(code, kind, seed, steps, length=24)
+
+
+def copies(code: dict, kind: str, seed: int, steps: int, length: int | None = None) -> dict:
+    """Train on strings that are written as they are read, of 2 to 24 letters if not of `length`."""
     model = build(code, kind, seed)
 
     def as_read(strings: tuple) -> tuple:
         return with_reads(strings[0], strings[0], code["START"])
+
+    def batch(generator: torch.Generator) -> tuple:
+        if length:
+            return as_read(code["reversals"](128, length, generator))
+        return as_read(code["some_strings"](generator))
 
     @torch.no_grad()
     def right_letters(length: int, count: int = 500) -> torch.Tensor:
@@ -97,8 +91,13 @@ def copies(code: dict, kind: str, seed: int, steps: int) -> dict:
         source, reads, wanted = as_read(code["reversals"](count, length, generator))
         return model(source, reads).argmax(-1) == wanted
 
-    code["learn"](model, lambda generator: as_read(code["some_strings"](generator)), steps, seed)
+    code["learn"](model, batch, steps, seed)
     return scores(model, right_letters)
+
+
+def long_copies(code: dict, kind: str, seed: int, steps: int) -> dict:
+    """Train on copies of 24 letters only."""
+    return copies(code, kind, seed, steps, length=24)
 
 
 def scores(model: torch.nn.Module, right_letters: Callable) -> dict:
@@ -188,7 +187,8 @@ def plan(*, smoke: bool) -> Iterator[tuple[Callable, tuple, int]]:
     """Yield experiment, kinds and number of steps."""
     yield strings, STRINGS, 2 if smoke else STEPS
     yield eight, ("FixedVector",), 2 if smoke else STEPS_ON_EIGHT
-    yield copies, STRINGS[-2:], 2 if smoke else STEPS
+    for one_way in (copies, long, long_copies):
+        yield one_way, ("OneWay",), 2 if smoke else STEPS
     yield dates, DATES, 2 if smoke else STEPS
     if not smoke:
         yield strings, STRINGS[:2], MORE_STEPS

@@ -16,7 +16,12 @@ def test_the_controls_are_measured_and_written(tmp_path, capsys):
     kinds = {(row["experiment"], row["kind"]) for row in result["rows"]}
     assert kinds == {("strings", kind) for kind in bottleneck.STRINGS} | {
         ("dates", kind) for kind in bottleneck.DATES
-    } | {("eight", "FixedVector"), ("copies", "OneWay"), ("copies", "EqualShares")}
+    } | {
+        ("eight", "FixedVector"),
+        ("copies", "OneWay"),
+        ("long", "OneWay"),
+        ("long_copies", "OneWay"),
+    }
     looks = [row for row in result["rows"] if "looks_after" in row]
     assert [row["kind"] for row in looks] == ["LooksBack"]
     for shares in looks[0]["looks_after"].values():
