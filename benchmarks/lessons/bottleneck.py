@@ -62,7 +62,7 @@ def strings(code: dict, kind: str, seed: int, steps: int) -> dict:
 
 
 def eight(code: dict, kind: str, seed: int, steps: int, length: int = 8) -> dict:
-    """Train on strings of eight letters only."""
+    """Train on strings of one length only, eight letters unless it is given."""
     model = build(code, kind, seed)
     code["learn"](model, lambda generator: code["reversals"](128, length, generator), steps, seed)
     return scores(model, partial(code["right_letters"], model))
