@@ -56,6 +56,8 @@ BASE = {
     "dropout": 0.3,
     "pre_norm": True,
     "activation_dropout": True,
+    "optimizer": "adam",
+    "weight_decay": 0.0,
     "schedule": "linear",
     "warmup": 500,
     "rate_factor": 0.6,
@@ -245,7 +247,7 @@ def measure(name: str, seed: int, runs: Path, *, smoke: bool = False) -> dict:
         settings["checkpoint_every"] = settings["steps"] // 20
     if encode:
         pairs = encode[0](tokenizer, chosen)
-    preset = find_preset("multi30k-gpu", settings | _pieces(tokenizer.vocab_size))
+    preset = find_preset(DATA, settings | _pieces(tokenizer.vocab_size))
     torch.manual_seed(seed)
     model = Transformer(preset.model)
     with mock.patch("transformer_lab.training.loop.Objective", objective):

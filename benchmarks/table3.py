@@ -30,7 +30,7 @@ from transformer_lab.support.files import read_json, read_tensors, write_json
 from transformer_lab.tokenizer import train_tokenizer
 from transformer_lab.training import CHECKPOINTS, average_checkpoints
 
-SEEDS, EPOCHS, PRESET, DATA = (0, 1), 5, "multi30k-gpu", "multi30k-tok"
+SEEDS, EPOCHS, DATA = (0, 1), 5, "multi30k-tok"
 OUTPUTS = "outputs.json"
 BASE_TOKENS = 519_315  # target tokens of the training split in the vocabulary of the base
 BASE = {
@@ -44,6 +44,9 @@ BASE = {
     "dropout": 0.1,
     "activation_dropout": False,
     "pre_norm": True,
+    "optimizer": "adam",
+    "weight_decay": 0.0,
+    "schedule": "paper",
     "warmup": 400,
     "rate_factor": 0.8,
     "max_tokens": 1500,
@@ -106,7 +109,7 @@ def trained(name: str, changes: dict, seed: int, runs: Path, *, smoke: bool) -> 
     folder = runs / f"{name}-{seed}"
     if (folder / METRICS).exists():
         return load_run(folder)
-    preset = find_preset(PRESET, settings_of(changes, seed, smoke=smoke))
+    preset = find_preset(DATA, settings_of(changes, seed, smoke=smoke))
     return train(preset, folder, progress=False)
 
 

@@ -121,30 +121,6 @@ PRESETS = {
         beam=5,
         alpha=2.0,
     ),
-    "multi30k-gpu": Preset(
-        data="multi30k-tok",
-        model=_sizes(
-            10_000,
-            d_model=128,
-            num_heads=4,
-            d_ff=256,
-            num_encoder_layers=4,
-            num_decoder_layers=4,
-            dropout=0.3,
-            max_length=128,
-            activation_dropout=False,
-        ),
-        training=TrainConfig(
-            steps=8000,
-            max_tokens=4096,
-            warmup=2000,
-            checkpoint_every=500,
-            average=10,
-            precision="bfloat16",
-            compile=True,
-        ),
-        beam=5,
-    ),
     # The user's own sentences; `fitted_settings` says what of this depends on them.
     "pairs": Preset(
         data="pairs",

@@ -14,11 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.reporting.timing import wait
-from transformer_lab import MultiHeadAttention, Objective, TrainConfig, Transformer, noam_rate
+from transformer_lab import MultiHeadAttention, Objective, TrainConfig, Transformer
 from transformer_lab.config import BOS, EOS, PAD
 from transformer_lab.model import parameters_of
+from transformer_lab.training.optimizer import inner_matrices
+from transformer_lab.training.schedule import learning_rate
 
 STEP = 4  # widths of batches are multiples of this, so that there are few shapes
+MOMENTUM, QUINTIC, ROUNDS = 0.95, (3.4445, -4.7750, 2.0315), 5  # as in torch.optim.Muon
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,7 @@ class Trainer:
             device=self.device if way.resident else "cpu",
         )
         self.batches = self.corpus.endless(config.seed)
-        self.optimizer = _optimizer(model, config, way)
+        self.optimizers = _optimizers(model, config, way)
         self.losses = torch.zeros((), device=self.device)  # summed since they were last read
         self.step = self.tokens = self.steps_read = 0
         self.records = way.graphs and self.device.type == "cuda"
@@ -128,12 +131,14 @@ class Trainer:
 
     def compute(self, source: Tensor, target: Tensor) -> None:
         """Take one step on the mean loss per token; no line of it waits for the device."""
-        self.optimizer.zero_grad()
+        for optimizer in self.optimizers:
+            optimizer.zero_grad()
         loss = self.objective(source, target) / (target[:, 1:] != PAD).sum()
         loss.backward()
         if self.config.clip_norm:
             nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_norm)
-        self.optimizer.step()
+        for optimizer in self.optimizers:
+            optimizer.step()
         self.losses.add_(loss.detach())
 
     def prepare(self) -> float:
@@ -154,9 +159,10 @@ class Trainer:
                 self.recorded[batch[0].shape] = (graph, *batch)
             else:
                 self.compute(*batch)
-        for state in self.optimizer.state.values():
-            for tensor in state.values():
-                tensor.zero_()
+        for optimizer in self.optimizers:
+            for state in optimizer.state.values():
+                for tensor in state.values():
+                    tensor.zero_()
         self.losses.zero_()
         torch.manual_seed(self.config.seed)
         wait(self.device)
@@ -167,8 +173,7 @@ class Trainer:
         width, rows, tokens = next(self.batches)
         self.step += 1
         self.tokens += tokens
-        rate = noam_rate(self.step, self.model.config.d_model, self.config.warmup)
-        self._set_rate(self.config.rate_factor * rate)
+        self._set_rate(learning_rate(self.step, self.model.config.d_model, self.config))
         source, target = self.corpus.take(width, rows)
         if source.shape in self.recorded:
             graph, *inputs = self.recorded[source.shape]
@@ -192,7 +197,8 @@ class Trainer:
         return {name: tensor.detach().clone() for name, tensor in parameters_of(self.model).items()}
 
     def _set_rate(self, rate: float) -> None:
-        for group in self.optimizer.param_groups:
+        for optimizer in self.optimizers:
+            (group,) = optimizer.param_groups
             if isinstance(group["lr"], Tensor):  # a recorded step reads it from its place
                 group["lr"].fill_(rate)
             else:
@@ -230,19 +236,62 @@ def _shapes(corpus: Corpus) -> set[tuple[int, int]]:
     return {(len(rows), width) for width, rows, _ in batches}
 
 
-def _optimizer(model: nn.Module, config: TrainConfig, way: Way) -> torch.optim.Optimizer:
+class BatchedMuon(torch.optim.Optimizer):
+    """The steps of `torch.optim.Muon`, for all matrices of one shape at once.
+
+    That is a hundred launches where there were thousands, and the rate is read from its place, so
+    that a graph can record them.
+    """
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Take one step."""
+        (group,) = self.param_groups
+        of_shape = {}
+        for matrix in group["params"]:
+            of_shape.setdefault(matrix.shape, []).append(matrix)
+            if matrix not in self.state:
+                self.state[matrix]["momentum_buffer"] = torch.zeros_like(matrix)
+        for shape, matrices in of_shape.items():
+            gradients = [matrix.grad for matrix in matrices]
+            means = [self.state[matrix]["momentum_buffer"] for matrix in matrices]
+            torch._foreach_lerp_(means, gradients, 1 - MOMENTUM)
+            ahead = torch.stack(gradients).lerp(torch.stack(means), MOMENTUM)
+            length = 0.2 * max(shape) ** 0.5  # as long as Adam's
+            kept = torch.stack(matrices) * (1 - group["lr"] * group["weight_decay"])
+            changed = kept - group["lr"] * length * orthogonal(ahead).float()
+            torch._foreach_copy_(matrices, changed.unbind())
+
+
+def orthogonal(matrices: Tensor) -> Tensor:
+    """Return (N, rows, columns) in bfloat16, with all singular values of each matrix about 1."""
+    rows, columns = matrices.shape[1:]
+    x = matrices.bfloat16()
+    x = x.mT if rows > columns else x
+    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    a, b, c = QUINTIC
+    for _ in range(ROUNDS):
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.mT if rows > columns else x
+
+
+def _optimizers(
+    model: nn.Module, config: TrainConfig, way: Way
+) -> tuple[torch.optim.Optimizer, ...]:
+    """Return Adam; or Adam and, for the matrices inside the layers, Muon."""
     device = next(model.parameters()).device
-    fast = {}
-    if way.fused_adam:
-        fast = {"fused": True, "capturable": device.type == "cuda"}
-    return torch.optim.AdamW(
-        model.parameters(),
-        lr=torch.zeros((), device=device) if way.fused_adam else 0.0,
-        betas=(config.beta1, config.beta2),
-        eps=config.adam_epsilon,
-        weight_decay=config.weight_decay,
-        **fast,
-    )
+    rate = torch.zeros((), device=device) if way.fused_adam else 0.0
+    fast = {"fused": True, "capturable": device.type == "cuda"} if way.fused_adam else {}
+    settings = {"betas": (config.beta1, config.beta2), "eps": config.adam_epsilon} | fast
+    if config.optimizer == "adam":
+        decay = {"weight_decay": config.weight_decay}
+        return (torch.optim.AdamW(model.parameters(), lr=rate, **decay, **settings),)
+    matrices = inner_matrices(model)
+    inside = set(matrices)
+    rest = [parameter for parameter in model.parameters() if parameter not in inside]
+    muon = BatchedMuon(matrices, {"lr": rate, "weight_decay": config.weight_decay})
+    return torch.optim.AdamW(rest, lr=rate, weight_decay=0.0, **settings), muon
 
 
 def train(trainer: Trainer, steps: int, every: int) -> tuple[list[dict], list[dict[str, Tensor]]]:

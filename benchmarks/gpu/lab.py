@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.gpu.engine import Trainer, Way, train
+from benchmarks.quality import ADAM
 from benchmarks.reporting.report import RESULTS, SEED
 from transformer_lab import (
     PRESETS,
@@ -29,23 +30,19 @@ from transformer_lab.tokenizer import Tokenizer
 SEARCH = "gpu_search.json"
 TESTS = ("test2016", "test2017", "mscoco")
 
-# What differs from the preset "multi30k-gpu". One of them is chosen, by BLEU on the validation set.
+# What differs from the preset, which is the recipe that runs on two CPU cores chose and took to its
+# end. One of them is chosen, by BLEU on the validation set.
+PRESET = "multi30k-tok"
 RECIPES = {
     "preset": {},
-    "rate × 2.5": {"rate_factor": 2.5},
-    "rate × 2.5, 8,192 tokens": {"rate_factor": 2.5, "max_tokens": 8192},
-    "rate × 2.5, 16,384 tokens, 4,000 steps": {
-        "rate_factor": 2.5,
-        "max_tokens": 16_384,
-        "steps": 4000,
-        "warmup": 1000,
-        "checkpoint_every": 250,
-    },
-    "rate × 2.5, pre-norm": {"rate_factor": 2.5, "pre_norm": True},
-    "rate × 2.5, dropout 0.2": {"rate_factor": 2.5, "dropout": 0.2},
-    "rate × 2.5, dropout 0.4": {"rate_factor": 2.5, "dropout": 0.4},
-    "rate × 2.5, smoothing 0.2": {"rate_factor": 2.5, "label_smoothing": 0.2},
-    "d_model 256, d_ff 512, dropout 0.4": {"d_model": 256, "d_ff": 512, "dropout": 0.4},
+    "15,000 steps": {"steps": 15_000},
+    "rate × 1.5": {"rate_factor": 2.4},
+    "4,096 tokens, rate × 1.4": {"max_tokens": 4096, "rate_factor": 2.2},
+    "8,192 tokens, rate × 2, 4,000 steps": {"max_tokens": 8192, "rate_factor": 3.2, "steps": 4000},
+    "Adam": ADAM,
+    "dropout 0.2": {"dropout": 0.2},
+    "dropout 0.4": {"dropout": 0.4},
+    "smoothing 0.2": {"label_smoothing": 0.2},
     "d_model 192, 6 heads, d_ff 512, dropout 0.4": {
         "d_model": 192,
         "num_heads": 6,
@@ -126,7 +123,7 @@ class Lab:
         else:
             splits = load_multi30k(variant)
         texts = [text for pair in splits["train"] for text in pair]
-        vocabulary = PRESETS["multi30k-gpu"].model.target_vocab_size
+        vocabulary = PRESETS[PRESET].model.target_vocab_size
         tokenizer = train_tokenizer(texts, 120 if self.smoke else vocabulary)
         pairs = encode_pairs(tokenizer, splits["train"])
         return Task(f"multi30k-{variant}", splits, tokenizer, pairs)
@@ -138,7 +135,7 @@ class Lab:
             found = [f / SEARCH for f in folders if f and (f / SEARCH).exists()]
             name = read_json(found[0])["chosen"] if found else "preset"
         settings = RECIPES[name] | (TOY if self.smoke else {})
-        return name, find_preset("multi30k-gpu", settings)
+        return name, find_preset(PRESET, settings)
 
     def trainer(self, task: Task, preset: Preset, way: Way, seed: int = SEED) -> Trainer:
         """Return a trainer of a new model on the task; the seed decides all that is random."""

@@ -103,7 +103,8 @@ def _summary(noise: dict) -> list[list[str]]:
 
 def compare_ways(lab: Lab, task: Task, preset: Preset) -> list[dict]:
     """Compare loss and gradient of one step, without dropout, with those of plain eager PyTorch."""
-    preset = replace(preset, model=replace(preset.model, dropout=0.0))
+    adam = replace(preset.training, optimizer="adam")  # `step_of` reads what it remembers
+    preset = replace(preset, model=replace(preset.model, dropout=0.0), training=adam)
     rows = []
     for precision in ("float32", "bfloat16"):
         half = precision == "bfloat16"
@@ -126,8 +127,9 @@ def step_of(trainer: Trainer) -> tuple[float, torch.Tensor]:
     """Return the loss of the first step, and its gradient as one long vector."""
     trainer.prepare()
     trainer.take_step()
+    (adam,) = trainer.optimizers
     # Adam's first moment after one step is (1 − β₁) times the gradient, whatever the way.
-    moments = [trainer.optimizer.state[p]["exp_avg"] for p in parameters_of(trainer.model).values()]
+    moments = [adam.state[p]["exp_avg"] for p in parameters_of(trainer.model).values()]
     gradient = torch.cat([m.flatten() for m in moments]) / (1 - trainer.config.beta1)
     return trainer.mean_loss(), gradient
 

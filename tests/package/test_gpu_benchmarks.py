@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.flops import forward_flops, training_flops
 from benchmarks.gpu import __main__ as gpu
 from benchmarks.gpu import engine, lab, numerics
-from benchmarks.gpu.engine import Corpus, Trainer, Way
+from benchmarks.gpu.engine import BatchedMuon, Corpus, Trainer, Way
 from benchmarks.gpu.inference import without_cache
 from transformer_lab import (
     Batch,
@@ -22,12 +22,13 @@ from transformer_lab import (
     Transformer,
     beam_search,
     greedy_decode,
-    noam_rate,
     train_step,
 )
 from transformer_lab.config import BOS, EOS, PAD
 from transformer_lab.model import parameters_of
 from transformer_lab.training.fused_loss import losses_and_gradient
+from transformer_lab.training.optimizer import make_optimizer
+from transformer_lab.training.schedule import learning_rate
 
 PAIRS = [([4 + i % 5] * (1 + i % 7) + [EOS], [4 + i % 6] * (1 + i % 5) + [EOS]) for i in range(23)]
 CONFIG = TrainConfig(max_tokens=32, warmup=4, rate_factor=0.5, clip_norm=1.0)
@@ -97,11 +98,11 @@ def test_the_search_decides_what_the_others_train(tmp_path, monkeypatch):
     here = lab.Lab(torch.device("cpu"), tmp_path)
     assert here.recipe()[0] == "preset"
     (tmp_path / "results").mkdir()
-    for folder, chosen in ((tmp_path / "results", "preset"), (tmp_path, "rate × 2.5")):
+    for folder, chosen in ((tmp_path / "results", "preset"), (tmp_path, "rate × 1.5")):
         (folder / lab.SEARCH).write_text(json.dumps({"chosen": chosen}))
         name, preset = here.recipe()
         assert name == chosen
-    assert preset.training.rate_factor == 2.5
+    assert preset.training.rate_factor == 2.4
     for name in lab.RECIPES:
         here.recipe(name)  # every one of them is a setting that there is
 
@@ -138,35 +139,61 @@ def test_an_epoch_holds_every_sentence_once_in_the_same_shapes(bucketed):
 # ------------------------------------------------------------------------------------------- steps
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_a_step_is_the_packages_step(tiny, smoothing):
-    config = replace(CONFIG, label_smoothing=smoothing, adam_epsilon=1e-4)
-    trainer = Trainer(model(tiny), PAIRS, config, PLAIN)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"label_smoothing": 0.0},
+        {"label_smoothing": 0.1, "weight_decay": 0.1},
+        {"optimizer": "muon", "schedule": "linear", "steps": 8, "rate_factor": 0.05},
+    ],
+    ids=["as it is", "smoothing, decay", "Muon, straight down"],
+)
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_step_is_the_packages_step(tiny, settings, fused):
+    config = replace(CONFIG, adam_epsilon=1e-4, **settings)
+    trainer = Trainer(model(tiny), PAIRS, config, replace(PLAIN, fused_adam=fused))
     batches = Corpus(PAIRS, config.max_tokens).endless(config.seed)
     theirs = model(tiny).train()
     objective = Objective(theirs, config)
-    optimizer = torch.optim.AdamW(theirs.parameters(), betas=(0.9, 0.98), eps=1e-4, weight_decay=0)
+    optimizer = make_optimizer(theirs, config)
     trainer.prepare()
     losses = []
     for step in range(1, 6):
         trainer.take_step()
         width, rows, _ = next(batches)
-        optimizer.param_groups[0]["lr"] = 0.5 * noam_rate(step, 8, 4)
+        optimizer.param_groups[0]["lr"] = learning_rate(step, 8, config)
         batch = Batch(*trainer.corpus.take(width, rows))
         losses.append(train_step(objective, batch, optimizer, clip_norm=1.0))
+    close = 5e-4 if config.optimizer == "muon" else 1e-5  # its products are in bfloat16
     for name, parameter in parameters_of(trainer.model).items():
-        assert_close(parameter, parameters_of(theirs)[name], rtol=1e-4, atol=1e-5)
+        assert_close(parameter, parameters_of(theirs)[name], rtol=1e-4, atol=close)
     assert trainer.mean_loss() == pytest.approx(float(torch.stack(losses).mean()), rel=1e-5)
 
 
+@pytest.mark.parametrize("rate", [0.05, torch.tensor(0.05)], ids=["number", "tensor"])
+def test_many_matrices_at_once_take_the_steps_of_pytorchs_muon(rate):
+    shapes = [(8, 16), (16, 8), (8, 16), (8, 8)]
+    ours, theirs = ([torch.nn.Parameter(torch.ones(shape)) for shape in shapes] for _ in range(2))
+    batched = BatchedMuon(ours, {"lr": rate, "weight_decay": 0.1})
+    single = torch.optim.Muon(theirs, 0.05, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+    torch.manual_seed(0)
+    for _ in range(4):
+        for one, other in zip(ours, theirs, strict=True):
+            one.grad = other.grad = torch.randn(one.shape)
+        batched.step(), single.step()
+    for one, other in zip(ours, theirs, strict=True):
+        assert_close(one, other)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
 @pytest.mark.parametrize("way", [PLAIN, Way(compiled=True, compile_with="eager")], ids=str)
-def test_setting_up_leaves_the_model_as_it_was(tiny, way):
-    trainer = Trainer(model(tiny), PAIRS, CONFIG, way)
+def test_setting_up_leaves_the_model_as_it_was(tiny, way, optimizer):
+    trainer = Trainer(model(tiny), PAIRS, replace(CONFIG, optimizer=optimizer), way)
     trainer.prepare()
     before = parameters_of(model(tiny))
     assert all(torch.equal(p, before[name]) for name, p in parameters_of(trainer.model).items())
-    states = trainer.optimizer.state.values()
-    assert all((tensor == 0).all() for state in states for tensor in state.values())
+    states = [state for each in trainer.optimizers for state in each.state.values()]
+    assert states and all((tensor == 0).all() for state in states for tensor in state.values())
     assert trainer.step == 0 and trainer.mean_loss() == 0
 
 

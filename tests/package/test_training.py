@@ -415,8 +415,7 @@ def losses(sizes: ModelConfig, config: TrainConfig, pairs=PAIRS) -> list[float]:
 
 
 def test_bfloat16_training_is_close_to_float32():
-    sizes, config = toy(PRESETS["multi30k-gpu"], compile=False)
-    assert config.precision == "bfloat16"
+    sizes, config = toy(PRESETS["multi30k-tok"], precision="bfloat16")
     low, high = losses(sizes, config), losses(sizes, replace(config, precision="float32"))
     assert low != high
     assert low == pytest.approx(high, rel=0.01)
@@ -461,7 +460,7 @@ def test_one_compilation_serves_batches_of_every_shape(tiny, monkeypatch, withou
 
 
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
-def test_the_preset_for_a_gpu_trains_on_a_cpu_at_toy_size(
+def test_what_is_meant_for_a_gpu_trains_on_a_cpu_at_toy_size(
     monkeypatch, without_shape_checks, backend
 ):
     """Captured by torch.compile; and, if asked for, compiled to C++ too, which takes a minute."""
@@ -469,8 +468,7 @@ def test_the_preset_for_a_gpu_trains_on_a_cpu_at_toy_size(
         pytest.skip("compiling takes a minute: set TEST_INDUCTOR=1 for it")
     real_compile = torch.compile
     monkeypatch.setattr(torch, "compile", lambda f, **o: real_compile(f, backend=backend, **o))
-    sizes, config = toy(PRESETS["multi30k-gpu"])
-    assert config.compile and config.precision == "bfloat16"
+    sizes, config = toy(PRESETS["multi30k-tok"], precision="bfloat16", compile=True)
     pairs = [pair for pair in copying_pairs(60) if len(pair[0]) == 4]  # one shape, one compilation
     eager = losses(sizes, replace(config, compile=False, precision="float32"), pairs)
     assert losses(sizes, config, pairs) == pytest.approx(eager, rel=0.01)

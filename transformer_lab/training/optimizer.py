@@ -35,8 +35,7 @@ class MuonAndAdam(torch.optim.Optimizer):
 
     def __init__(self, model: nn.Module, config: TrainConfig):
         super().__init__(list(model.parameters()), {"lr": 0.0})
-        layers = [m for m in model.modules() if isinstance(m, nn.ModuleList)]
-        matrices = [p for m in layers for p in m.parameters() if p.ndim == 2]
+        matrices = inner_matrices(model)
         self.matrices = dict.fromkeys(matrices)
         rest = [p for p in self.param_groups[0]["params"] if p not in self.matrices]
         muon = torch.optim.Muon(
@@ -61,6 +60,12 @@ class MuonAndAdam(torch.optim.Optimizer):
         for part in self.parts:
             part.param_groups[0]["lr"] = self.param_groups[0]["lr"]
             part.step()
+
+
+def inner_matrices(model: nn.Module) -> list[nn.Parameter]:
+    """Return the matrices inside the layers: those for Muon."""
+    layers = [m for m in model.modules() if isinstance(m, nn.ModuleList)]
+    return [p for m in layers for p in m.parameters() if p.ndim == 2]
 
 
 def _adam(parameters, config: TrainConfig, weight_decay: float) -> torch.optim.Optimizer:
