@@ -35,6 +35,12 @@ def train_diverse(folder: Path, *, seed: int, **settings) -> Run:
     return train(PRESET, folder, **own, steps=STEPS, **settings)
 
 
+def train_longer(folder: Path, *, seed: int, **settings) -> Run:
+    """Return the run in `folder`, the control: as many steps more, with the pairs alone."""
+    teacher = finished(folder.parent / f"{PRESET}-{seed}", seed=seed, **settings)
+    return train(PRESET, folder, start=teacher, seed=seed, steps=STEPS, **settings)
+
+
 def finished(folder: Path, **settings) -> Run:
     """Return the run in `folder`, trained to its end if it is not there."""
     return load_run(folder) if (folder / METRICS).exists() else train(PRESET, folder, **settings)

@@ -61,16 +61,29 @@ def test_what_is_there_is_not_made_again(small, tmp_path, monkeypatch):
         assert weight.equal(again.model.state_dict()[name])
 
 
-def test_each_pupil_begins_as_the_teacher_of_its_seed(small, tmp_path, monkeypatch):
-    starts, begin = [], runs._begin_with
+@pytest.fixture
+def starts(monkeypatch):
+    """The names of the runs that others begin at."""
+    found, begin = [], runs._begin_with
 
     def recorded(start, model):
-        starts.append(start.folder.name)
+        found.append(start.folder.name)
         begin(start, model)
 
     monkeypatch.setattr(runs, "_begin_with", recorded)
+    return found
+
+
+def test_each_pupil_begins_as_the_teacher_of_its_seed(small, starts, tmp_path):
     diverse.train_diverse(tmp_path / "multi30k-diverse-1", seed=1, progress=False)
     assert starts == ["multi30k-tok-0", "multi30k-tok-1"]  # the model of both directions, the pupil
+
+
+def test_the_control_goes_on_from_the_same_teacher_with_the_pairs_alone(small, starts, tmp_path):
+    (row,) = quality.measure("multi30k-longer", tmp_path, smoke=True, precision="bfloat16")
+    teacher, longer = small
+    assert starts == ["multi30k-tok-0"] and teacher == longer and len(longer) == 40
+    assert row["training"]["steps"] == diverse.STEPS
 
 
 def test_a_run_can_begin_where_another_has_ended(small, captions, tmp_path):
