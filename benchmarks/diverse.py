@@ -9,10 +9,11 @@ trained on in both directions, writes English for the German ones. No other text
 
 from pathlib import Path
 
-from transformer_lab import Run, load_run, train
+from transformer_lab import PRESETS, Run, load_run, train
 from transformer_lab.data.pairs import TextPairs
 from transformer_lab.runs import METRICS, load_task
-from transformer_lab.support.files import write_atomically
+from transformer_lab.support.files import read_json, write_atomically
+from transformer_lab.support.validation import require
 
 PRESET, TEACHERS = "multi30k-tok", (0, 1, 2)
 STEPS = 7000  # of a pupil, after the 8,000 that made it a teacher
@@ -42,8 +43,16 @@ def train_longer(folder: Path, *, seed: int, **settings) -> Run:
 
 
 def finished(folder: Path, **settings) -> Run:
-    """Return the run in `folder`, trained to its end if it is not there."""
-    return load_run(folder) if (folder / METRICS).exists() else train(PRESET, folder, **settings)
+    """Return the run in `folder`, trained to its end if it is not there.
+
+    Raises `ValueError` if what is there was trained in another precision.
+    """
+    if not (folder / METRICS).exists():
+        return train(PRESET, folder, **settings)
+    asked = settings.get("precision", PRESETS[PRESET].training.precision)
+    found = read_json(folder / METRICS)["training"]["precision"]
+    require(found == asked, f"{folder} must be a run in {asked}, got one in {found}")
+    return load_run(folder)
 
 
 def turned(pairs: TextPairs) -> TextPairs:

@@ -47,6 +47,9 @@ def test_the_teachers_have_the_precision_of_the_pupil(small, tmp_path):
     diverse.train_diverse(folder, seed=0, precision="bfloat16", progress=False)
     found = [read_json(path)["training"]["precision"] for path in tmp_path.glob("*/metrics.json")]
     assert found == ["bfloat16"] * 5
+    with pytest.raises(ValueError, match="tok-0 must be a run in float32, got one in bfloat16"):
+        diverse.train_longer(tmp_path / "longer", seed=0, progress=False)
+    assert not (tmp_path / "longer").exists()
 
 
 def test_what_is_there_is_not_made_again(small, tmp_path, monkeypatch):
