@@ -2,8 +2,8 @@
 
 The dates and those on tokenised text are trained with three seeds, the others with one. A run
 folder that was interrupted goes on; one that is whole is scored again. BLEU comes with a bootstrap
-interval. `multi30k-tok-adam` is `multi30k-tok` with Adam. `multi30k-diverse` and `multi30k-longer`
-are no presets either: they go on from it, and `benchmarks/diverse.py` says with what.
+interval. `multi30k-tok-adam` is `multi30k-tok` with Adam. Those that end in `-diverse` or `-longer`
+are no presets either: they go on from one, and `benchmarks/diverse.py` says with what.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.diverse import train_diverse, train_longer
+from benchmarks.diverse import train_cased, train_diverse, train_longer
 from benchmarks.intervals import counts_of, drawn, interval
 from benchmarks.reporting import report
 from benchmarks.reporting.report import RESULTS
@@ -23,15 +23,17 @@ from transformer_lab.support.files import read_json
 ONE, THREE = (0,), (0, 1, 2)
 SEEDS = {"dates": THREE, "multi30k": ONE, "multi30k-raw": ONE}
 SEEDS |= {"multi30k-tok": THREE, "multi30k-tok-adam": THREE, "multi30k-diverse": THREE}
-SEEDS["multi30k-longer"] = ONE
+SEEDS |= {"multi30k-longer": ONE, "multi30k-raw-diverse": ONE}
 GO_ON = {"multi30k-diverse": train_diverse, "multi30k-longer": train_longer}
+GO_ON |= {"multi30k-raw-diverse": train_cased}
 # The recipe of before Muon.
 ADAM = {"optimizer": "adam", "weight_decay": 0.0, "warmup": 1000, "rate_factor": 0.9}
 TRIED = "recipes.json"
 PAPER_ALPHA = 0.6  # the paper's length penalty (6.1), beside one that the validation set chose
 # Text only, test2016, tokenised, lower case, beam 5.
 TINY = {"name": "Transformer-Tiny", "test2016": 41.02}
-PUBLISHED = dict.fromkeys(("multi30k-tok", "multi30k-tok-adam", *GO_ON), TINY)
+COMPARED = ("multi30k-tok", "multi30k-tok-adam", "multi30k-diverse", "multi30k-longer")
+PUBLISHED = dict.fromkeys(COMPARED, TINY)
 
 
 def measure(preset: str, runs: Path, *, smoke: bool = False, **settings) -> list[dict]:

@@ -1,5 +1,7 @@
 """More pairs out of the same pairs, at toy size: who translates what, and what is learned of it."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -16,7 +18,8 @@ def small(monkeypatch, captions):
     for module in (runs, quality, diverse):
         monkeypatch.setattr(module, "load_task", lambda *_: splits)
     toy = runs.find_preset("multi30k-tok", recipes.TOY | recipes._pieces(60))
-    monkeypatch.setitem(runs.PRESETS, "multi30k-tok", toy)
+    for preset in ("multi30k-tok", "multi30k-raw"):
+        monkeypatch.setitem(runs.PRESETS, preset, replace(toy, data=preset))
     monkeypatch.setattr(diverse, "STEPS", 2)
     fit = runs.fit
 
@@ -87,6 +90,21 @@ def test_the_control_goes_on_from_the_same_teacher_with_the_pairs_alone(small, s
     teacher, longer = small
     assert starts == ["multi30k-tok-0"] and teacher == longer and len(longer) == 40
     assert row["training"]["steps"] == diverse.STEPS
+
+
+def test_the_cased_pupil_learns_what_the_courses_translator_wrote_too(
+    small, starts, captions, tmp_path
+):
+    quality.measure("multi30k-raw-diverse", tmp_path, smoke=True)
+    assert starts == ["multi30k-raw-0"]
+    teacher, pupil = small
+    for name in ("multi30k-raw-0", "translator"):
+        written = (tmp_path / name / "translations.txt").read_text(encoding="utf-8").split("\n")
+        assert len(written) == 40
+    decode = load_run(tmp_path / "multi30k-raw-0").tokenizer.decode
+    texts = [tuple(map(decode, pair)) for pair in pupil]
+    assert texts[:40] == captions and len(teacher) == 40 < len(texts) == len(set(texts))
+    assert {source for source, _ in texts[40:]} == {source for source, _ in captions}
 
 
 def test_a_run_can_begin_where_another_has_ended(small, captions, tmp_path):
