@@ -98,7 +98,7 @@ def transposed_mask(r):
         table(softmax(masked)),
         "The first word reads the last, and the last only itself: the causal "
         "mask is transposed. Test: change the last word; the outputs of "
-        "the scores must stay.",
+        "the others must stay.",
         scores=scores,
     )
 
@@ -111,7 +111,7 @@ def one_off(r):
         "Table 4",
         "Weights of a decoder's self-attention, causal; rows ask, columns are read.",
         table(softmax(masked)),
-        "Each row has one entry too many: `tril(1)`, so that every word "
+        "Each row but the last has one entry too many: `tril(1)`, so that every word "
         "sees the next, which is the answer. Test: change the last word; the "
         "outputs before it must stay.",
         scores=scores,
@@ -144,7 +144,8 @@ def score_zero(r):
             softmax(scores), columns=("I", "love", "cats", "pad"), rows=("I", "love", "cats", "pad")
         ),
         "Rows add up to 1, and the pad gets weight in each: its *score* was set to 0 "
-        "(or multiplied by the mask), and e⁰ = 1. Test: append pads; the outputs must "
+        "(or multiplied by the mask), and e⁰ = 1. *The mask was forgotten* gets the same points: "
+        "weights cannot tell the two apart. Test: append pads; the outputs must "
         "stay.",
         scores=scores,
     )
@@ -159,7 +160,7 @@ def wrong_norm(r):
         "Four words of four features after a LayerNorm with γ = 1 and β = 0.",
         table(y, columns=("f1", "f2", "f3", "f4")),
         "The *columns* have mean 0, the rows have not: mean and variance are "
-        "taken over the words. Test: change one word; the scores must stay.",
+        "taken over the words. Test: change one word; the others must stay.",
         x=x,
     )
 
@@ -176,7 +177,7 @@ def position_zero(r):
         "How far the input of the decoder's first layer differs, "
         "with a cache against without one, at each place.",
         table(moved, rows=[f"place {t}" for t in range(steps)], columns=("largest difference",)),
-        "The first place is right and all scores differ: each new token comes alone "
+        "The first place is right and all others differ: each new token comes alone "
         "and gets position 0. Test: cached = uncached, on states, at every place.",
         steps=steps,
     )

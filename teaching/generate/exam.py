@@ -65,7 +65,7 @@ def pages(seed: int = SEED) -> dict[Path, str]:
             rooms.append(f"<div{kind}>\n<h1>{ROOMS[room]}</h1>\n{''.join(parts)}</div>\n")
         head = f"Examination, {'all questions' if name == 'questions' else 'key'} · numbers {seed}"
         intro = markdown(
-            "Choose six to eight, about 60 points for 90 minutes, from "
+            "Choose ten or eleven, about 60 points for 90 minutes, from "
             "all four rooms; the rubric has the shares. A number that "
             "follows rightly from a wrong one gets its points."
         )

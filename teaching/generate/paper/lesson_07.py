@@ -18,7 +18,7 @@ def q07_merges(r):
         f"Words and how often they occur: {told}. Write each word as characters, "
         "the last with `</w>`. Which are the first three merges of BPE? "
         "(Ties go to the pair that comes first in the alphabet.)",
-        "; ".join(f"{a} + {b}, {n} times" for (a, b), n in merges) + ".",
+        "; ".join(f"`{a}` + `{b}`, {n} times" for (a, b), n in merges) + ".",
         (
             (2, "counts with the words' frequencies"),
             (1, "first merge"),
@@ -95,7 +95,8 @@ def q07_shapes(r):
         f"d<sub>model</sub> = {h * d_k}, vocabulary {V}. Which shape has (a) the memory; "
         "(b) the source's padding mask; (c) the weights of the decoder's "
         "attention to the memory; (d) those of its self-attention; (e) the "
-        "logits? (f) The third target token changes. At how many places can the logits change?",
+        "logits? (f) The third token that the decoder reads changes. At how "
+        "many places can the logits change?",
         f"(a) {shapes[0]}; (b) {shapes[1]}; (c) {shapes[2]}; (d) "
         f"{shapes[3]}; (e) {shapes[4]}. (f) From the third on: {Lt - 2}.",
         ((1, "a"), (1, "b"), (1, "c"), (1, "d"), (1, "e"), (1, "f")),
