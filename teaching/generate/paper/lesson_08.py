@@ -65,7 +65,8 @@ def q08_smoothing(r):
         "(c) Why can two losses with different ε not be compared?",
         f"(a) {number(high, 4)} and {number(low, 4)}. (b) The entropy of the target: "
         f"−{number(high, 4)} ln {number(high, 4)} − "
-        f"{V - 1} · {number(low, 4)} ln {number(low, 4)} = {number(floor)}. (c) Each has a floor of its own.",
+        f"{V - 1} · {number(low, 4)} ln {number(low, 4)} = {number(floor)}. "
+        "(c) Each has a floor of its own.",
         ((2, "a"), (2, "b"), (1, "c")),
         {"V": V, "eps": eps},
         {"high": high, "low": low, "floor": floor},
