@@ -3,8 +3,8 @@
 The code is the lesson's own, loaded from its notebook. Five seeds each, which draw the weights and
 the batches: the factor that multiplies the words, with tables that learn (three of the seeds for
 three times the steps as well) and with frozen ones; frozen words and positions, each times a factor
-of its own; different factors from the same start; tied and untied; tables from a model trained
-before.
+of its own; different factors from the same start; tied, untied, and three copies of one; tables
+from a model trained before.
 """
 
 import math
@@ -79,6 +79,15 @@ def frozen(model):
     return model
 
 
+def copied(model):
+    """Make three matrices of a tied model's one, equal at first: the bugs of the lesson."""
+    one = model.target_embedding.table
+    model.source_embedding.table, model.generator.weight = (
+        torch.nn.Parameter(one.detach().clone()) for _ in range(2)
+    )
+    return model
+
+
 def with_tables(model, first: list, seed: int, *, shuffled: bool):
     """Copy tables into a model, their rows in a random order if `shuffled`."""
     generator = torch.Generator().manual_seed(seed)
@@ -106,9 +115,9 @@ def rows_of(code: dict, seed: int, steps: int, first: list) -> list[dict]:
         model = sized(small(factor, seed), 8 / factor)
         rows += trained(code, model, f"{factor} × {8 / factor:g}", "same start", seed, at)
     longer = {n * steps: f"after {n * steps}" for n in (1, 2, 3)}
-    for tied in (True, False):
-        name = "tied" if tied else "untied"
-        rows += trained(code, small(8, seed, tied=tied), name, "tying", seed, longer)
+    tying = {"tied": small(8, seed, tied=True), "copied": copied(small(8, seed, tied=True))}
+    for name, model in (tying | {"untied": small(8, seed)}).items():
+        rows += trained(code, model, name, "tying", seed, longer)
     for name in ("own", "trained", "shuffled"):
         model = small(8, seed)
         if name != "own":

@@ -16,7 +16,8 @@ def test_the_embeddings_are_measured_and_written(tmp_path, capsys):
     factors |= {("learnt, longer", str(f)) for f in embeddings.FACTORS}
     assert factors <= found and ("first tables", "shuffled") in found
     assert {row[1] for row in found if row[0] == "frozen, both"} == BOTH
-    assert {(f"after {n}", name) for n in (2, 4, 6) for name in ("tied", "untied")} <= found
+    names = ("tied", "copied", "untied")
+    assert {(f"after {n}", name) for n in (2, 4, 6) for name in names} <= found
     assert all(0 < row["loss"] < 100 and row["length"] > 0 for row in result["rows"])
     assert "| same start | 4 × 2 |" in capsys.readouterr().out
 
@@ -38,6 +39,15 @@ def test_a_table_is_copied_or_shuffled_and_frozen():
         assert table.equal(copy) and not table.equal(shuffled)
         assert table.sum(dim=1).sort()[0].equal(shuffled.sum(dim=1).sort()[0])
     assert not any(t.requires_grad for t in embeddings.tables_of(embeddings.frozen(same)))
+
+
+def test_three_copies_start_equal_and_are_three():
+    code = embeddings.lesson()
+    model = embeddings.copied(code["small_model"](8, 0, tied=True))
+    three = [*embeddings.tables_of(model), model.generator.weight]
+    assert len({id(table) for table in three}) == 3
+    assert len({table.data_ptr() for table in three}) == 3
+    assert all(table.equal(three[0]) and table.requires_grad for table in three)
 
 
 def test_the_baseline_knows_only_the_place():
