@@ -3,7 +3,8 @@
 The models that are there translate the training set, each in its own words, and each goes on with
 all of it. The three of `multi30k-tok` write German for the English captions; the first of them,
 trained on in both directions, writes English for the German ones. No other text is used. Of cased
-text there is one run, which learns what it and the translator that comes with the course wrote.
+text there is one run, which learns what it and the course's first translator wrote: the one that
+comes with the course.
 
 [1] Nguyen et al. 2020, Data Diversification: A Simple Strategy For Neural Machine Translation.
 """
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from transformer_lab import PRESETS, Run, load_run, train
 from transformer_lab.data.pairs import TextPairs
-from transformer_lab.runs import METRICS, load_task
+from transformer_lab.runs import METRICS, PRETRAINED, load_task
 from transformer_lab.support.files import read_json, write_atomically
 from transformer_lab.support.validation import require
 
@@ -42,7 +43,8 @@ def train_cased(folder: Path, *, seed: int, **settings) -> Run:
     pairs, runs = load_task(CASED)["train"], folder.parent
     teacher = finished(runs / f"{CASED}-{seed}", CASED, seed=seed, **settings)
     made = set(translated(teacher, pairs, teacher.folder))
-    made.update(translated(load_run(), pairs, runs / "translator"))
+    first = load_run(PRETRAINED / "first_translator")
+    made.update(translated(first, pairs, runs / "first_translator"))
     own = {"start": teacher, "more_pairs": sorted(made - set(pairs)), "seed": seed}
     return train(CASED, folder, **own, steps=STEPS, **settings)
 

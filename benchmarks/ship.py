@@ -1,6 +1,8 @@
 """`python -m benchmarks.ship RUN`: make `transformer_lab/pretrained/` out of a run folder.
 
-The weights are stored as float16, half the size, and scored as they are stored.
+The weights are stored as float16, half the size, and scored as they are stored. `--start TEACHER`
+names the run from which this one went on, for the card to tell. What comes with the course was
+made from the runs of `benchmarks.quality multi30k-raw-diverse`.
 """
 
 import argparse
@@ -16,15 +18,7 @@ from transformer_lab.support.files import read_json, write_atomically, write_jso
 
 LIMIT = 12_000_000  # bytes
 KEPT = ("seed", "training", "parameters", "seconds", "steps", "hardware", "versions")
-CARD = """\
-# English to German, for captions of photographs
-
-A Transformer of {layers} layers, d_model {d_model}, {heads} heads, d_ff {d_ff}, {norm},
-one vocabulary of {vocabulary:,} pieces (byte-pair encoding): {parameters:,} parameters, stored
-as float16 in `weights.safetensors`. `transformer-lab translate` uses it when no `--run` is given.
-
-## How it was trained
-
+FROM_NOTHING = """\
 On the 29,000 pairs of the training split of Multi30k, cased and not tokenised, from nothing:
 {steps:,} steps with batches of at most {max_tokens:,} target tokens, in {minutes:.1f} minutes
 on {where} ({name}, threads: {threads}),
@@ -34,7 +28,31 @@ To train such a model again:
 
 ```
 {command}
+```"""
+WENT_ON = """\
+On the 29,000 pairs of the training split of Multi30k, cased and not tokenised, from nothing:
+{start_steps:,} steps with batches of at most {max_tokens:,} target tokens. Then it and the model
+in `first_translator` translated the English captions of these pairs, and it went on for
+{steps:,} steps with all of it: the pairs, and the captions with these translations (Nguyen et al.
+2020, *Data Diversification*). No other text was used. {minutes:.1f} minutes, without the time of
+translating, on {where} ({name}, threads: {threads}),
+PyTorch {torch}, seed {seed}. The weights are the mean of the last {average} snapshots.
+
+To train such a model again, in a clone of the course:
+
 ```
+python -m benchmarks.quality multi30k-raw-diverse --precision {precision} --threads {threads}
+```"""
+CARD = """\
+# English to German, for captions of photographs
+
+A Transformer of {layers} layers, d_model {d_model}, {heads} heads, d_ff {d_ff}, {norm},
+one vocabulary of {vocabulary:,} pieces (byte-pair encoding): {parameters:,} parameters, stored
+as float16 in `weights.safetensors`.
+
+## How it was trained
+
+{history}
 
 ## How good it is
 
@@ -54,10 +72,11 @@ This model was made from them, so use it for that only. The code is under the MI
 """
 
 
-def ship(run: Run, folder: Path, *, progress: bool = True) -> dict:
+def ship(run: Run, folder: Path, *, start: Path | None = None, progress: bool = True) -> dict:
     """Write the run to `folder`, with half the bits, and a card; return the metrics.
 
-    Raises `ValueError` if the weights take more than 12 MB.
+    `start` is the folder of the run from which this one went on, if it did. Raises
+    `ValueError` if the weights take more than 12 MB.
     """
     half = {name: tensor.detach().half() for name, tensor in parameters_of(run.model).items()}
     size = sum(2 * tensor.numel() for tensor in half.values())
@@ -67,6 +86,8 @@ def ship(run: Run, folder: Path, *, progress: bool = True) -> dict:
     notes = read_json(run.folder / METRICS)
     metrics = {"data": run.data, "beam": run.beam, "alpha": run.alpha, "weights": "float16"}
     metrics |= {name: notes[name] for name in KEPT}
+    if start:
+        metrics["start"] = {name: read_json(start / METRICS)[name] for name in ("steps", "seconds")}
     metrics["scores"] = run.evaluate(progress=progress)
     save(run.model, folder)
     write_tensors(folder / WEIGHTS_FILE, half)
@@ -78,13 +99,12 @@ def ship(run: Run, folder: Path, *, progress: bool = True) -> dict:
 
 def card(run: Run, metrics: dict) -> str:
     """Return the text of CARD.md."""
-    c, hardware, training = run.model.config, metrics["hardware"], metrics["training"]
-    scores = metrics["scores"]
+    c, scores = run.model.config, metrics["scores"]
     lines = ["| test set | BLEU |", "|---|---|"]
     lines += [f"| {name} | {score['bleu']:.2f} |" for name, score in scores.items()]
     signature = next(iter(scores.values()))["signature"]
     return CARD.format(
-        command=_command(c, training),
+        history=_history(c, metrics),
         layers=f"{c.num_encoder_layers}+{c.num_decoder_layers}",
         d_model=c.d_model,
         heads=c.num_heads,
@@ -92,19 +112,30 @@ def card(run: Run, metrics: dict) -> str:
         norm="normalised before each sub-layer" if c.pre_norm else "normalised as in the paper",
         vocabulary=c.target_vocab_size,
         parameters=metrics["parameters"],
+        beam=run.beam,
+        alpha=run.alpha,
+        scores="\n".join(lines),
+        signature=f"sacreBLEU: `{signature}`",
+    )
+
+
+def _history(config: ModelConfig, metrics: dict) -> str:
+    """Return what the card says on the training."""
+    hardware, training = metrics["hardware"], metrics["training"]
+    start = metrics.get("start", {"steps": 0, "seconds": 0})
+    return (WENT_ON if "start" in metrics else FROM_NOTHING).format(
+        command=_command(config, training),
+        start_steps=start["steps"],
         steps=metrics["steps"],
         max_tokens=training["max_tokens"],
         average=training["average"],
-        minutes=metrics["seconds"] / 60,
+        precision=training["precision"],
+        minutes=(start["seconds"] + metrics["seconds"]) / 60,
         where="a GPU" if hardware["device"] == "cuda" else "a CPU, without a GPU",
         name=hardware["name"],
         threads=hardware["threads"],
         torch=metrics["versions"]["torch"],
         seed=metrics["seed"],
-        beam=run.beam,
-        alpha=run.alpha,
-        scores="\n".join(lines),
-        signature=f"sacreBLEU: `{signature}`",
     )
 
 
@@ -125,10 +156,11 @@ def main(arguments: list[str] | None = None) -> None:
     """Ship the run that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ship", description=__doc__)
     parser.add_argument("run", type=Path, help="folder of a finished run on Multi30k, raw")
+    parser.add_argument("--start", type=Path, help="folder of the run from which it went on")
     parser.add_argument("--output", type=Path, default=PRETRAINED, help="(the package's own)")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    metrics = ship(load_run(options.run), options.output)
+    metrics = ship(load_run(options.run), options.output, start=options.start)
     print({name: score["bleu"] for name, score in metrics["scores"].items()})
 
 

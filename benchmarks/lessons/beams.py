@@ -1,7 +1,7 @@
 """`python -m benchmarks.lessons.beams`: wider beams and length penalties on real captions.
 
-The long version of an experiment of lesson 09, with the translator that comes with the course: the
-first 150 captions of three test sets, beams of 1, 4 and 16, the hypotheses of each search ranked
+The long version of an experiment of lesson 09, with the course's first translator: the first 150
+captions of three test sets, beams of 1, 4 and 16, the hypotheses of each search ranked
 with three penalties. A finished hypothesis goes before an unfinished one, whatever their scores.
 """
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from benchmarks.reporting import report
 from transformer_lab import Batch, beam_search, load_run
 from transformer_lab.config import EOS, PAD
-from transformer_lab.runs import Run, encode_pairs, load_task
+from transformer_lab.runs import PRETRAINED, Run, encode_pairs, load_task
 
 BEAMS = (1, 4, 16)
 CAPTIONS = 150
@@ -66,11 +66,17 @@ def log_p_of(run: Run, pairs: Pairs, smoothing: float = 0.0) -> list[float]:
 
 
 def bleu_of(outputs: list[str], references: list[str]) -> dict:
-    """Return BLEU, and the half-width of its 95 % interval from 1,000 resamplings."""
+    """Return BLEU, the factor for short output in it, and the half-width of its 95 % interval from
+    1,000 resamplings.
+    """
     from sacrebleu.metrics import BLEU
 
     score = BLEU().corpus_score(outputs, [references], n_bootstrap=1000)
-    return {"bleu": round(score.score, 2), "interval": round(score._ci, 2)}
+    return {
+        "bleu": round(score.score, 2),
+        "factor": round(score.bp, 4),
+        "interval": round(score._ci, 2),
+    }
 
 
 def rows_of(run: Run, name: str, pairs: list, beams: tuple, alphas: tuple) -> list[dict]:
@@ -111,7 +117,7 @@ def rows_of(run: Run, name: str, pairs: list, beams: tuple, alphas: tuple) -> li
 
 def measure(*, smoke: bool = False) -> list[dict]:
     """Return the rows of all test sets."""
-    run = load_run()
+    run = load_run(PRETRAINED / "first_translator")
     splits = load_task(run.data)
     beams, alphas = ((1, 2), (0.0,)) if smoke else (BEAMS, ALPHAS)
     rows = []

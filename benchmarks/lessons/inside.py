@@ -352,7 +352,7 @@ class Bigrams:
 
 def translated(sizes: dict) -> Iterator[dict]:
     """Yield a row for each kind of attention that is taken away, and for two controls."""
-    run, data = load_run(), load_multi30k("raw")
+    run, data = load_run(PRETRAINED / "first_translator"), load_multi30k("raw")
     pairs = data["test2016"][: sizes["captions"]]
     sources, references = (list(side) for side in zip(*pairs, strict=True))
     bigrams = Bigrams([german for _, german in data["train"]])

@@ -15,7 +15,7 @@ from sacrebleu.metrics import BLEU
 
 from benchmarks.reporting import report
 from transformer_lab import Batch, Objective, TrainConfig, batches_by_tokens, load_run, train_step
-from transformer_lab.runs import Run, encode_pairs, load_task
+from transformer_lab.runs import PRETRAINED, Run, encode_pairs, load_task
 
 LONG = {"seeds": 3, "checkpoints": 20, "steps": 8, "captions": 500, "halves": 1000}
 SMOKE = {"seeds": 1, "checkpoints": 2, "steps": 1, "captions": 8, "halves": 5}
@@ -69,7 +69,7 @@ def flattery(counts: np.ndarray, halves: int, seed: int) -> dict:
 def measure(sizes: dict) -> Iterator[dict]:
     """Yield the checkpoints' scores, and what choosing among them gains, for each seed."""
     for seed in range(sizes["seeds"]):
-        run = load_run()
+        run = load_run(PRETRAINED / "first_translator")
         splits = load_task(run.data)
         sources, references = zip(*splits["test2016"][: sizes["captions"]], strict=True)
         train = encode_pairs(run.tokenizer, splits["train"])

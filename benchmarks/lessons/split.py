@@ -51,7 +51,7 @@ def plan(smoke: bool) -> list[dict]:
 def task_of(name: str) -> tuple:
     """Return a run, the batch that groups and routers are fitted on, and two kinds of tests."""
     if name == "translator":
-        run, data = load_run(), load_multi30k("raw")
+        run, data = load_run(PRETRAINED / "first_translator"), load_multi30k("raw")
         fitted, seen, written = data["train"][:300], data["val"][:300], data["test2016"][:100]
     else:
         run = load_run(PRETRAINED / name.replace("reader ", "dates_"))

@@ -61,6 +61,7 @@ from transformer_lab import (
     train_tokenizer,
 )
 from transformer_lab.config import EOS, PAD
+from transformer_lab.runs import PRETRAINED
 
 pytestmark = pytest.mark.usefixtures("without_shape_checks")
 
@@ -87,6 +88,7 @@ MASK = torch.ones(5, 6, dtype=torch.bool)
 LOGITS = torch.zeros(2, 4, 9)
 PAIRS = [([4, EOS], [5, 6, EOS]), ([7, EOS], [8, EOS])]
 LONG = [4] * 10 + [EOS]
+FIRST = PRETRAINED / "first_translator"
 GENERATOR = torch.Generator()
 
 
@@ -484,7 +486,7 @@ BAD = {
         (lambda folder: train("dates", folder, more_pairs=[("a",)]), "pairs of texts", "('a',)"),
         (lambda folder: train("dates", folder, more_pairs="ab"), "pairs of texts", "'a'"),
         (lambda folder: train("dates", folder, start="x"), "start must be a Run or None", "'x'"),
-        (lambda folder: train("dates", folder, start=load_run()), "with d_ff=256", "got 512"),
+        (lambda folder: train("dates", folder, start=load_run(FIRST)), "with d_ff=256", "got 512"),
         (lambda folder: train("pairs", folder), "must have data, a file with", "none"),
         (lambda folder: train("pairs", folder, test="x"), "must have data, a file", "['test']"),
         (lambda folder: train("pairs", folder, data=3), "must be given as a path", "int"),

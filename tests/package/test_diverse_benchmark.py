@@ -98,7 +98,7 @@ def test_the_cased_pupil_learns_what_the_courses_translator_wrote_too(
     quality.measure("multi30k-raw-diverse", tmp_path, smoke=True)
     assert starts == ["multi30k-raw-0"]
     teacher, pupil = small
-    for name in ("multi30k-raw-0", "translator"):
+    for name in ("multi30k-raw-0", "first_translator"):
         written = (tmp_path / name / "translations.txt").read_text(encoding="utf-8").split("\n")
         assert len(written) == 40
     decode = load_run(tmp_path / "multi30k-raw-0").tokenizer.decode
