@@ -274,8 +274,16 @@ def interval(values: list[list[float]]) -> dict:
     return {"mean": mean, "low": means[RESAMPLES // 40].item(), "high": means[-25].item()}
 
 
+def differences(one: dict, other: dict) -> list[list[float]]:
+    """Return, for each date, how much more often the one names the top character of each digit."""
+    pairs = zip(one["mean"]["top"], other["mean"]["top"], strict=True)
+    return [[a - b for a, b in zip(*hits, strict=True)] for hits in pairs]
+
+
 def explained(runs: list[Run], seed: int, sizes: dict) -> dict:
-    """Return how often each way names the character whose replacement moves a digit most."""
+    """Return how often each way names the character whose replacement moves a digit most, and by
+    how much it is ahead of another model's, and of how the date was written, on the same digits.
+    """
     run, others = runs[seed], {i: other for i, other in enumerate(runs) if i != seed}
     hits: dict = {}
     moved = {"all": [], "month by name": [], "month in figures": []}
@@ -316,7 +324,20 @@ def explained(runs: list[Run], seed: int, sizes: dict) -> dict:
         }
         for name, by_summary in hits.items()
     }
-    return {"ways": table, "moved": {name: interval(v) for name, v in moved.items() if v}}
+    rivals = {f"of seed {i}": f"control: {{}}, of seed {i}" for i in others}
+    rivals["how it was written"] = "control: how it was written"
+    ahead = {
+        name: {
+            rival: interval(differences(hits[name], hits[key.format(name)]))
+            for rival, key in rivals.items()
+        }
+        for name in OF_OTHERS
+    }
+    return {
+        "ways": table,
+        "ahead": ahead,
+        "moved": {name: interval(v) for name, v in moved.items() if v},
+    }
 
 
 # ---- The translator without one kind of attention
