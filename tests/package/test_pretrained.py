@@ -11,7 +11,7 @@ from benchmarks import ship
 from transformer_lab import cli, load_multi30k, load_run
 from transformer_lab.model import parameters_of
 from transformer_lab.runs import PRETRAINED, score
-from transformer_lab.support.files import read_json, read_tensors
+from transformer_lab.support.files import read_json, read_tensors, write_json
 
 SENTENCES = {  # and words of which the translation must have one
     "A man in a red hat is reading a book.": "Buch liest",
@@ -25,6 +25,10 @@ SENTENCES = {  # and words of which the translation must have one
     "A brown dog catches a ball.": "Hund Ball",
     "A man is riding a bicycle down the street.": "Straße Fahrrad",
 }
+
+
+FIRST = PRETRAINED / "first_translator"
+each_translator = pytest.mark.parametrize("folder", [PRETRAINED, FIRST], ids=lambda path: path.name)
 
 
 @pytest.fixture(scope="module")
@@ -54,12 +58,18 @@ def test_its_bleu_on_100_test_sentences_is_about_what_its_metrics_say(run):
     assert measured >= 34 and abs(bleu - measured) < 6
 
 
-def test_it_is_small_and_says_what_it_is(run):
-    sizes = {path.name: path.stat().st_size for path in PRETRAINED.iterdir() if path.is_file()}
+def test_the_one_that_comes_first_to_hand_is_the_better_one():
+    better, first = (read_json(folder / "metrics.json")["scores"] for folder in (PRETRAINED, FIRST))
+    assert all(better[name]["bleu"] > first[name]["bleu"] + 1 for name in better)
+
+
+@each_translator
+def test_it_is_small_and_says_what_it_is(folder):
+    sizes = {path.name: path.stat().st_size for path in folder.iterdir() if path.is_file()}
     files = {"config.json", "tokenizer.json", "weights.safetensors", "metrics.json", "CARD.md"}
     assert set(sizes) == files and sum(sizes.values()) <= 12_000_000
-    card, metrics = (PRETRAINED / "CARD.md").read_text(), read_json(PRETRAINED / "metrics.json")
-    assert card == ship.card(run, metrics)
+    card, metrics = (folder / "CARD.md").read_text(), read_json(folder / "metrics.json")
+    assert card == ship.card(load_run(folder), metrics)
     assert "non-commercial research and education" in card
     on = "a CPU, without a GPU" if metrics["hardware"]["device"] == "cpu" else "a GPU"
     assert on in re.sub(r"\s+", " ", card)
@@ -67,18 +77,22 @@ def test_it_is_small_and_says_what_it_is(run):
         assert f"{values['bleu']:.2f}" in card and values["signature"] in card
 
 
-def test_shipping_a_run_gives_the_same_model_in_half_the_bits(run, tmp_path, monkeypatch):
-    scores = read_json(PRETRAINED / "metrics.json")["scores"]
-    monkeypatch.setattr(type(run), "evaluate", lambda self, **options: scores)
-    metrics = ship.ship(run, tmp_path, progress=False)
-    assert metrics == read_json(PRETRAINED / "metrics.json")
-    tensors, _ = read_tensors(tmp_path / "weights.safetensors")
+@each_translator
+def test_shipping_a_run_gives_the_same_model_in_half_the_bits(folder, tmp_path, monkeypatch):
+    run, stored = load_run(folder), read_json(folder / "metrics.json")
+    monkeypatch.setattr(type(run), "evaluate", lambda self, **options: stored["scores"])
+    start = tmp_path / "start"
+    write_json(start / "metrics.json", stored.get("start", {}))
+    out = tmp_path / "out"
+    metrics = ship.ship(run, out, start=start if "start" in stored else None, progress=False)
+    assert metrics == stored
+    tensors, _ = read_tensors(out / "weights.safetensors")
     assert {str(tensor.dtype) for tensor in tensors.values()} == {"torch.float16"}
-    for path in filter(Path.is_file, PRETRAINED.iterdir()):
-        assert path.read_bytes() == (tmp_path / path.name).read_bytes(), path.name
+    for path in filter(Path.is_file, folder.iterdir()):
+        assert path.read_bytes() == (out / path.name).read_bytes(), path.name
     monkeypatch.setattr(ship, "LIMIT", 1000)
     with pytest.raises(ValueError, match="at most 1,000 bytes"):
-        ship.ship(run, tmp_path, progress=False)
+        ship.ship(run, out, progress=False)
 
 
 def test_what_is_scored_is_what_is_shipped(tmp_path, monkeypatch):
