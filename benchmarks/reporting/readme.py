@@ -35,7 +35,7 @@ PRESETS = {
         "both directions (these four: 4.6 h)",
         "test2016 ≥ 41.02",
     ),
-    "multi30k-longer": ("The first of them, 7,000 steps more on the pairs alone", ""),
+    "multi30k-longer": ("Two of them, 7,000 steps more on the pairs alone", ""),
     "multi30k-raw-diverse": ("The raw model, trained on with translations", "test2016 ≥ 39"),
 }
 OWN_TABLES = {"limits": limits.table, "table3": table3.table}  # on the full page alone
