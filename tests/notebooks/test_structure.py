@@ -8,6 +8,8 @@ from urllib.parse import unquote
 
 import pytest
 
+from transformer_lab.notebook import stored_result
+
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS, SOLUTIONS, EXERCISES = (
     sorted((ROOT / folder).glob("*.ipynb")) for folder in ("notebooks", "solutions", "exercises")
@@ -171,6 +173,23 @@ def test_stored_outputs_are_those_of_a_clean_run(path):
         assert output["output_type"] != "error" and output.get("name") != "stderr", output
         for text in texts_of(output):
             assert not LEAK.search(text), text
+
+
+@of(LESSONS)
+def test_a_result_is_quoted_from_the_file_as_it_is_now(path, capsys):
+    outputs = [output for cell in notebook(path)["cells"] for output in cell.get("outputs", ())]
+    quoted = [
+        line
+        for output in outputs
+        for text in texts_of(output)
+        for line in text.splitlines()
+        if line.startswith("[benchmarks/results/")
+    ]
+    for line in quoted:
+        name, _, origin = line.removeprefix("[benchmarks/results/").partition(": ")
+        if origin:
+            stored_result(name, folder=ROOT / "benchmarks/results")
+            assert capsys.readouterr().out.strip() == line
 
 
 @of(LESSONS)
