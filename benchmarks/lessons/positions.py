@@ -33,7 +33,7 @@ def letters(code: dict, kind: str, seed: int, steps: int, **changed) -> dict:
     `as_trained` is that of texts of 16 letters, `from_16` of such that begin at place 16; the rest
     is of texts of 32: `inside` at the places 2 to 15, `beyond` at 16 to 31, `places` at each.
     """
-    right, as_trained, from_16 = code["train_letters"](kind, seed, steps, **changed)
+    _, (right, as_trained, from_16) = code["train_letters"](kind, seed, steps, **changed)
     parts = {"as_trained": as_trained, "inside": right[:14], "beyond": right[14:]}
     parts["from_16"] = from_16
     places = [round(share, 4) for share in right.tolist()]
