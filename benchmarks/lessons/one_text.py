@@ -21,7 +21,7 @@ from transformer_lab.runs import encode_pairs
 NAMES = ("learn", "date_models", "read_as", "fill_gaps", "Labeller", "weekday_texts")
 ARMS = ("encoder–decoder", "prefix mask", "causal mask", "prefix mask, fixed place")
 ARMS += ("causal mask, fixed place", "causal mask, source learnt too")
-LONG = {"count": 20_000, "tests": 500, "max_tokens": 800, "steps": 600, "rate": 2e-3, "every": 150}
+LONG = {"count": 20_000, "tests": 500, "max_tokens": 800, "steps": 1800, "rate": 2e-3, "every": 300}
 LONG |= {"seeds": 3, "label_steps": 800, "label_rows": 64, "label_tests": 1000, "gap_steps": 240}
 SMOKE = LONG | {"count": 100, "tests": 8, "steps": 2, "every": 1, "seeds": 1, "label_steps": 2}
 SMOKE |= {"label_tests": 8, "gap_steps": 2}
