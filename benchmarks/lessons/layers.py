@@ -1,9 +1,10 @@
 """`python -m benchmarks.lessons.layers`: rows of digits, with more seeds, rates and steps.
 
 The model and the rows are the lesson's own, loaded from its notebook: an encoder learns to reverse
-six digits. What stands around the sub-layers, how many layers, how large a learning rate, and with
-or without a warm-up: three seeds each, which draw the first weights and the rows. Models of one
-shape are trained side by side (`torch.func.vmap`), each exactly as the lesson's `train_model` does.
+six digits. What stands around the sub-layers, how many layers, how large a learning rate, with or
+without a warm-up, and from which first weights, Xavier's or `nn.Linear`'s default: three seeds
+each, which draw the weights and the rows. Models of one shape are trained side by side
+(`torch.func.vmap`), each exactly as the lesson's `train_model` does.
 """
 
 from functools import partial
@@ -29,28 +30,33 @@ FRAMES = {
     "attention and residual": ("feed-forward", "norm"),
 }
 # What stands around the sub-layers, how many layers, the rates and the lengths of the warm-up.
+STARTS = ("Xavier", "default")
+# What stands around the sub-layers, how many layers, the rates, the lengths of the warm-up, and
+# how the first weights are drawn.
 PLANS = (
-    ("post-LN", 6, RATES, WARMUPS),
-    ("pre-LN", 6, RATES, WARMUPS),
-    ("attention alone", 6, RATES, WARMUPS[1:]),
-    ("no residual", 6, RATES, WARMUPS[1:]),
-    ("no norm", 6, RATES, WARMUPS[1:]),
-    ("attention and residual", 6, RATES[1:2], WARMUPS[1:]),
-    ("attention alone", 1, RATES, WARMUPS[1:]),
-    ("no residual", 2, RATES, WARMUPS[1:]),
-    ("no norm", 2, RATES, WARMUPS[1:]),
-    ("post-LN", 2, RATES, WARMUPS[1:]),
-    ("pre-LN", 2, RATES, WARMUPS[1:]),
+    ("post-LN", 6, RATES, WARMUPS, STARTS),
+    ("pre-LN", 6, RATES, WARMUPS, STARTS),
+    ("attention alone", 6, RATES, WARMUPS[1:], STARTS),
+    ("no residual", 6, RATES, WARMUPS[1:], STARTS),
+    ("no norm", 6, RATES, WARMUPS[1:], STARTS),
+    ("attention and residual", 6, RATES[1:2], WARMUPS[1:], STARTS),
+    ("attention alone", 1, RATES, WARMUPS[1:], STARTS[:1]),
+    ("no residual", 2, RATES, WARMUPS[1:], STARTS[:1]),
+    ("no norm", 2, RATES, WARMUPS[1:], STARTS[:1]),
+    ("post-LN", 2, RATES, WARMUPS[1:], STARTS[:1]),
+    ("pre-LN", 2, RATES, WARMUPS[1:], STARTS[:1]),
 )
 
-lesson = partial(lesson_code, "06", "Reverser", "rows_of_digits", "train_model", "without")
+lesson = partial(lesson_code, "06", "Reverser", "rows_of_digits", "train_model", "without", "draw")
 
 
-def new_model(code: dict, frame: str, layers: int, seed: int) -> nn.Module:
-    """Return the lesson's model with the weights of this seed."""
+def new_model(code: dict, frame: str, layers: int, start: str, seed: int) -> nn.Module:
+    """Return the lesson's model with the weights of this seed; Xavier's are its own."""
     torch.manual_seed(seed)
     model = code["Reverser"](layers, pre_norm=frame == "pre-LN")
     model = code["without"](model, *FRAMES[frame]) if FRAMES[frame] else model
+    if start != "Xavier":
+        code["draw"](model.encoder, start).float()
     model.source_embedding._check_range = lambda tokens: None  # vmap cannot ask for a value
     return model
 
@@ -90,15 +96,16 @@ def measure(*, smoke: bool = False) -> list[dict]:
     seeds, steps = (range(1), 2) if smoke else (SEEDS, STEPS)
     digits = [[x for (x,), _ in code["rows_of_digits"](steps, seed)] for seed in seeds]
     digits = torch.stack([torch.stack(batches) for batches in digits])
-    for frame, layers, rates, warmups in PLANS:
-        runs = list(product(rates, warmups, seeds))
-        models = [new_model(code, frame, layers, seed) for *_, seed in runs]
+    for frame, layers, rates, warmups, starts in PLANS:
+        runs = list(product(rates, warmups, starts, seeds))
+        models = [new_model(code, frame, layers, start, seed) for *_, start, seed in runs]
         settings = list(zip(*runs, strict=True))
         rows_of_all = digits.repeat(len(runs) // len(seeds), 1, 1, 1)
         losses = train_together(models, rows_of_all, *settings[:2])
-        for (rate, warmup, seed), each in zip(runs, losses, strict=True):
+        for (rate, warmup, start, seed), each in zip(runs, losses, strict=True):
             means = [round(part.mean().item(), 3) for part in each.split(SHOWN)]
-            row = {"frame": frame, "layers": layers, "rate": rate, "warmup": warmup, "seed": seed}
+            row = {"frame": frame, "layers": layers, "rate": rate, "warmup": warmup}
+            row |= {"start": start, "seed": seed}
             rows.append(row | {"losses": means})
             print(*row.values(), *means[9::10], flush=True)
     return rows
