@@ -49,7 +49,8 @@ class KVCache:
             return
         keys, values = self.read()
         try:
-            self._keys, self._values = keys[rows], values[rows]
+            # Unlike keys[rows], this does not count negative rows from the end.
+            self._keys, self._values = keys.index_select(0, rows), values.index_select(0, rows)
         except IndexError:
             last = len(keys) - 1
             raise ValueError(f"rows must be from 0 to {last}, got {rows.tolist()}") from None

@@ -20,7 +20,15 @@ from transformer_lab.config import ModelConfig, TrainConfig
 from transformer_lab.data.pairs import kept_splits
 from transformer_lab.grading import grade
 from transformer_lab.presets import PRESETS
-from transformer_lab.runs import METRICS, PRETRAINED, Run, default_device, load_run, train
+from transformer_lab.runs import (
+    METRICS,
+    PRETRAINED,
+    Run,
+    default_device,
+    load_run,
+    train,
+    usable_device,
+)
 from transformer_lab.support.files import read_json
 from transformer_lab.support.validation import require
 from transformer_lab.training import STATE
@@ -52,13 +60,22 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (ValueError, OSError, torch.OutOfMemoryError) as error:
-        _say(f"{NAME}: error: {' '.join(str(error).split())}")
-        return 2
+        return _refuse(str(error))
+    except RuntimeError as error:  # memory that is not a GPU's has no error of its own
+        _, full, what = str(error).partition("can't allocate memory: ")
+        if not full:
+            raise
+        return _refuse(f"there is not enough memory: {what}")
+
+
+def _refuse(problem: str) -> int:
+    _say(f"{NAME}: error: {' '.join(problem.split())}")
+    return 2
 
 
 def _say(text: str) -> None:
     """Write to stderr, once if there are several processes; stdout is for results alone."""
-    if _is_first():
+    if _is_first() and sys.stderr is not None:  # without one, `print` would write to stdout
         print(text, file=sys.stderr, flush=True)
 
 
@@ -301,7 +318,7 @@ def _train(options: argparse.Namespace) -> int:
         run = train(options.preset, options.output, device=device, progress=_is_first(), **settings)
     if _is_first():
         _print_scores(read_json(run.folder / METRICS)["scores"])
-        print(f"Try it:\n  {NAME} translate --run {options.output} {_example(run)}")
+        print(f"Try it:\n  {NAME} translate --run {shlex.quote(options.output)} {_example(run)}")
     return 0
 
 
@@ -318,7 +335,7 @@ def _processes(device: str | None) -> Iterator[str]:
     device = device or default_device()
     local_rank = os.environ.get("LOCAL_RANK")
     if local_rank is None:
-        yield _usable(device)
+        yield usable_device(device)
         return
     if device == "cuda":
         count, wanted = torch.cuda.device_count(), int(os.environ["LOCAL_WORLD_SIZE"])
@@ -327,18 +344,9 @@ def _processes(device: str | None) -> Iterator[str]:
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if device.startswith("cuda") else "gloo")
     try:
-        yield _usable(device)
+        yield usable_device(device)
     finally:
         dist.destroy_process_group()
-
-
-def _usable(device: str) -> str:
-    try:
-        torch.zeros(1, device=device).item()
-    except (RuntimeError, AssertionError) as error:
-        problem = str(error).splitlines()[0]
-        raise ValueError(f"device {device!r} cannot be used on this machine: {problem}") from None
-    return device
 
 
 def _is_first() -> bool:
@@ -347,7 +355,7 @@ def _is_first() -> bool:
 
 def _load(options: argparse.Namespace) -> Run:
     run = load_run(options.run)
-    run.model.to(_usable(options.device or default_device()))
+    run.model.to(usable_device(options.device or default_device()))
     return run
 
 
@@ -374,7 +382,14 @@ def _read(sentences: list[str]) -> Iterator[list[str]]:
         for line in sys.stdin:
             yield [line.rstrip("\r\n")]
     else:
-        yield [line.rstrip("\r\n") for line in sys.stdin]
+        try:
+            lines = [line.rstrip("\r\n") for line in sys.stdin]
+        except UnicodeDecodeError as error:
+            byte = error.object[error.start]
+            raise ValueError(f"stdin must be {error.encoding}, got the byte 0x{byte:02x}") from None
+        if lines:
+            lines[0] = lines[0].removeprefix("\ufeff")  # the mark that some editors begin with
+        yield lines
 
 
 def _explain(run: Run, sentence: str, options: argparse.Namespace, number: int) -> None:
@@ -383,7 +398,7 @@ def _explain(run: Run, sentence: str, options: argparse.Namespace, number: int) 
     weights = weights[-1].mean(dim=0)
     if not options.explain:
         blocks = " ░▒▓█"
-        encoding = sys.stderr.encoding or "ascii"
+        encoding = getattr(sys.stderr, "encoding", None) or "ascii"
         shades = blocks if blocks.encode(encoding, "ignore").decode(encoding) == blocks else " .:+#"
         _say(f"\n{plots.attention_text(weights, written, read, shades)}\n")
         _say(f"Rows are written, columns read; darker is more attention: {shades}\n")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from transformer_lab.support.validation import is_number, require
+from transformer_lab.support.validation import is_number, require, shown
 
 PAD, BOS, EOS, UNK = range(4)
 """Ids of the special tokens: padding, begin of sentence, end of sentence, unknown."""
@@ -28,7 +28,7 @@ def require_settings(config: Any) -> None:
         else:
             right = is_number(value) and allowed[0] <= value <= allowed[1]
             wanted = f"a number from {allowed[0]} to {allowed[1]}"
-        require(right, f"{each.name} must be {wanted}, got {value!r:.60}")
+        require(right, f"{each.name} must be {wanted}, got {shown(value)}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from transformer_lab.support.validation import (
     require_floats,
     require_sizes,
     require_type,
+    shown,
 )
 
 MAX_BEAM, MAX_ALPHA = 1000, 10
@@ -24,7 +25,7 @@ def require_search(beam: object, alpha: object) -> None:
     require_sizes(beam=beam)
     require(beam <= MAX_BEAM, f"beam must be at most {MAX_BEAM:,}, got {beam}")
     in_range = is_number(alpha) and 0 <= alpha <= MAX_ALPHA
-    require(in_range, f"alpha must be a number from 0 to {MAX_ALPHA}, got {alpha!r:.60}")
+    require(in_range, f"alpha must be a number from 0 to {MAX_ALPHA}, got {shown(alpha)}")
 
 
 def greedy_decode(
@@ -60,7 +61,7 @@ def sample(
     require_type(generator, torch.Generator, "generator")
     require(
         is_number(temperature) and temperature >= 1e-6,
-        f"temperature must be a number from 1e-6, got {temperature!r}",
+        f"temperature must be a number from 1e-6, got {shown(temperature)}",
     )
 
     def choose(logits: Tensor) -> Tensor:
@@ -102,7 +103,8 @@ class _GoingOn:
     def logits(self, written: Int[Tensor, "B L"]) -> Float[Tensor, "rows V"]:
         """Return the logits of the next token; a cache has read all but the last one already."""
         new = written[self.rows] if self.cache is None else written[self.rows, -1:]
-        return self.model.decode(new, self.memory, self.memory_mask, cache=self.cache)[:, -1]
+        logits = self.model.decode(new, self.memory, self.memory_mask, cache=self.cache)[:, -1]
+        return _without_nan(logits)
 
     def drop(self, ended: Bool[Tensor, "rows"]) -> None:
         """Go on without these."""
@@ -113,6 +115,13 @@ class _GoingOn:
         self.memory, self.memory_mask = self.memory[stay], self.memory_mask[stay]
         if self.cache is not None:
             self.cache.select(stay)
+
+
+def _without_nan(logits: Float[Tensor, "rows V"]) -> Float[Tensor, "rows V"]:
+    """Return the logits; `ValueError` if there is a NaN, of which any choice would be wrong."""
+    broken = bool(logits.amax(dim=-1).isnan().any())
+    require(not broken, "the model's logits must be numbers, got NaN: its weights may be broken")
+    return logits
 
 
 def keep_top_k(logits: Float[Tensor, "*B V"], k: int) -> Float[Tensor, "*B V"]:
@@ -132,7 +141,7 @@ def keep_top_p(logits: Float[Tensor, "*B V"], p: float) -> Float[Tensor, "*B V"]
     The set is never empty. Raises `ValueError` unless 0 < p ≤ 1.
     """
     require_floats(logits, "logits", "... V")
-    require(is_number(p) and 0 < p <= 1, f"p must be above 0 and at most 1, got {p!r}")
+    require(is_number(p) and 0 < p <= 1, f"p must be above 0 and at most 1, got {shown(p)}")
     if p == 1:
         return logits.clone()  # the rounded sum may reach 1 before its end
     ordered, order = logits.sort(dim=-1, descending=True, stable=True)
@@ -171,7 +180,7 @@ def beam_search(
     memory, memory_mask = memory[rows], memory_mask[rows]
     for step in range(1, max_length):
         newest = search.alive[search.open][:, :, step - 1].reshape(-1, 1)
-        logits = model.decode(newest, memory, memory_mask, cache=cache)[:, -1]
+        logits = _without_nan(model.decode(newest, memory, memory_mask, cache=cache)[:, -1])
         rows = search.extend(step, logits.log_softmax(dim=-1, dtype=torch.float32))
         if len(rows) == 0:
             break
@@ -187,7 +196,7 @@ def _valid_max_length(model: Transformer, max_length: int | None) -> int:
     max_length = limit if max_length is None else max_length
     require(
         type(max_length) is int and 2 <= max_length <= limit,
-        f"max_length must be from 2 to the model's {limit}, got {max_length!r}",
+        f"max_length must be from 2 to the model's {limit}, got {shown(max_length)}",
     )
     return max_length
 

@@ -3,7 +3,7 @@
 import os
 import platform
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from transformer_lab.config import PAD
+from transformer_lab.config import EOS
 from transformer_lab.data import batches_by_tokens, date_pairs, load_multi30k, load_pairs, pad
 from transformer_lab.data.pairs import TextPairs, holds_splits, keep_splits, kept_splits
 from transformer_lab.decoding import beam_search, greedy_decode, require_search
@@ -26,7 +26,7 @@ from transformer_lab.model import (
 )
 from transformer_lab.presets import PRESETS, TASKS, Preset, fitted_settings
 from transformer_lab.support.files import as_folder, locked, read_json, write_json
-from transformer_lab.support.validation import require, require_type
+from transformer_lab.support.validation import require, require_type, shown
 from transformer_lab.tokenizer import Tokenizer, train_tokenizer
 from transformer_lab.training import CHECKPOINTS, STATE, fit, rank_and_size
 
@@ -79,10 +79,10 @@ def train(
     of the task's own; a run that goes on must be given them again. `start` is a trained run whose
     weights and vocabulary are where this one begins, in place of random weights.
     Raises `ValueError` for an unknown preset or setting, for a `max_length` below that of the
-    data, for a bad file, for a `start` of other sizes, or if `output` holds something else, such
-    as a run on other pairs.
+    data, for a bad file, for a `device` that is not there, for a `start` of other sizes, or if
+    `output` holds something else, such as a run on other pairs.
     """
-    folder = as_folder(output)
+    folder, device = as_folder(output), usable_device(device or default_device())
     _require_run_folder(folder)
     files = {"data": data, "valid": valid, "test": test, "skip_bad": skip_bad}
     files = {name: value for name, value in files.items() if value not in (None, False)}
@@ -100,7 +100,7 @@ def train(
         model = Transformer(replace(preset.model, **sizes))
     if start:
         _begin_with(start, model)
-    model.to(device or default_device())
+    model.to(device)
     history = fit(
         model,
         encoded["train"],
@@ -144,10 +144,10 @@ def _prepare(
 
 
 def _checked_pairs(more_pairs: Sequence[tuple[str, str]]) -> TextPairs:
-    checked = list(more_pairs)
+    checked = list(more_pairs) if isinstance(more_pairs, Iterable) else [more_pairs]
     for pair in checked:
         is_pair = isinstance(pair, tuple) and [*map(type, pair)] == [str, str]
-        require(is_pair, f"more_pairs must hold pairs of texts, as tuples, got {pair!r:.60}")
+        require(is_pair, f"more_pairs must hold pairs of texts, as tuples, got {shown(pair)}")
     return checked
 
 
@@ -176,6 +176,16 @@ def _own_splits(folder: Path, files: dict, on_note: Callable[[str], None]) -> di
 def default_device() -> str:
     """Return "cuda" if there is a GPU that PyTorch can use, else "cpu"."""
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def usable_device(device: str) -> str:
+    """Return the device; `ValueError` if PyTorch cannot use it here."""
+    try:
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, TypeError) as error:
+        problem = str(error).splitlines()[0]
+        raise ValueError(f"device {device!r} cannot be used on this machine: {problem}") from None
+    return device
 
 
 def find_preset(preset: str | Preset, settings: dict) -> Preset:
@@ -244,8 +254,8 @@ class Run:
         """Return the translation of one sentence, or of each in a list, which goes in batches.
 
         `beam` and `alpha`, the length penalty, are the preset's unless given; a beam of 1 is
-        greedy decoding. A sentence is written until EOS, or `max_length` tokens (2 × the source +
-        12 unless given, at most the model's).
+        greedy decoding. A sentence is written until EOS, or `max_length` tokens (unless given, 2 ×
+        the longest source of its batch + 12, at most the model's).
         Raises `ValueError` for a sentence with more tokens than the model's `max_length`.
         """
         if isinstance(texts, str):
@@ -281,6 +291,7 @@ class Run:
     ) -> Int[Tensor, "B L"]:
         beam = self.beam if beam is None else beam
         alpha = self.alpha if alpha is None else alpha
+        require_search(beam, alpha)
         source = pad(sources).to(next(self.model.parameters()).device)
         # A translation is rarely twice as long as its source; an untrained model never stops.
         if max_length is None:
@@ -298,7 +309,8 @@ class Run:
         """
         (source,) = self._encode([text])
         (tokens,) = self._decode([source], beam, None, alpha)
-        tokens = tokens[tokens != PAD]
+        ends = (tokens == EOS).nonzero()
+        tokens = tokens[: int(ends[0]) + 1] if len(ends) else tokens
         device = next(self.model.parameters()).device
         pair = torch.tensor([source], device=device), tokens[None, :-1].to(device)
         maps = attention_maps(self.model, *pair)

@@ -2,16 +2,16 @@
 
 import json
 import operator
+import os
 import re
 from collections.abc import Iterable
 from functools import cached_property
-from pathlib import Path
 
 from jaxtyping import Int
 from torch import Tensor
 
 from transformer_lab.config import BOS, EOS, PAD, UNK
-from transformer_lab.support.files import read_json, write_json
+from transformer_lab.support.files import as_path, read_json, write_json
 from transformer_lab.support.validation import require
 
 SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")  # at the ids PAD, BOS, EOS, UNK = 0, 1, 2, 3
@@ -145,15 +145,15 @@ class Tokenizer:
         """One readable piece per id: "▁" is a space, special ids read "<pad>", "<eos>", …"""
         return [self.pieces[i] for i in self._checked(ids)]
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | os.PathLike) -> None:
         """Write the tokenizer as JSON; an existing file is replaced whole or not at all."""
         merges = self.merges and [" ".join(pair) for pair in self.merges]
-        write_json(Path(path), {"pieces": self.pieces[len(SPECIAL) :], "merges": merges})
+        write_json(as_path(path), {"pieces": self.pieces[len(SPECIAL) :], "merges": merges})
 
     @classmethod
-    def load(cls, path: str | Path) -> "Tokenizer":
+    def load(cls, path: str | os.PathLike) -> "Tokenizer":
         """Read what `save` wrote; `ValueError` if the file is missing, damaged or foreign."""
-        content = read_json(Path(path))
+        content = read_json(as_path(path))
         try:
             pieces, merges = content["pieces"], content["merges"]
             if merges is not None:

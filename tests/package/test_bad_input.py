@@ -3,6 +3,7 @@
 The run-time shape checks of the test run are off here: this is what a user sees.
 """
 
+import copy
 import inspect
 import math
 
@@ -87,6 +88,7 @@ Q, K, V = torch.zeros(2, 3, 5, 4), torch.zeros(2, 3, 6, 4), torch.zeros(2, 3, 6,
 MASK = torch.ones(5, 6, dtype=torch.bool)
 LOGITS = torch.zeros(2, 4, 9)
 PAIRS = [([4, EOS], [5, 6, EOS]), ([7, EOS], [8, EOS])]
+BATCH = Batch.from_pairs(PAIRS)
 LONG = [4] * 10 + [EOS]
 FIRST = PRETRAINED / "first_translator"
 GENERATOR = torch.Generator()
@@ -94,6 +96,21 @@ GENERATOR = torch.Generator()
 
 def optimizer() -> torch.optim.Optimizer:
     return torch.optim.SGD(MODEL.parameters(), lr=0.0)
+
+
+def broken() -> Transformer:
+    """Return a model of which one weight is no number."""
+    model = copy.deepcopy(MODEL)
+    with torch.no_grad():
+        model.generator.weight[3, 3] = NAN
+    return model
+
+
+def last_word(word: int) -> Tensor:
+    """Return targets that end in this id, which the decoder never reads."""
+    target = TARGET.clone()
+    target[0, -1] = word
+    return target
 
 
 def filled_cache() -> KVCache:
@@ -138,6 +155,8 @@ BAD = {
         (lambda: scaled_dot_product_attention(Q, K, V, [True]), "mask must be boolean", "list"),
         (lambda: scaled_dot_product_attention(Q, K, V, MASK.T), "(2, 3, 5, 6)", "(6, 5)"),
         (lambda: scaled_dot_product_attention(Q, K, V, MASK.expand(1, 1, 1, 5, 6)), "to", "1, 5"),
+        (lambda: scaled_dot_product_attention(Q.double(), K, V), "the same type", "torch.float64"),
+        (lambda: scaled_dot_product_attention(Q, K.to("meta"), V), "on one device", "meta"),
     ],
     "split_heads": [
         (lambda: split_heads(X[0], 2), "(B, L, d_model)", "(4, 8)"),
@@ -168,15 +187,18 @@ BAD = {
         (lambda: KVCache().append(X, X), "(B, H, L, d_k)", "(2, 4, 8)"),
         (lambda: KVCache().append(K, V[:, :, :5]), "(2, 3, 6, 7)", "(2, 3, 5, 7)"),
         (lambda: filled_cache().append(K[:1], V[:1]), "(2, 3, 6, 5)", "(1, 3, 6, 4)"),
+        (lambda: filled_cache().append(torch.zeros(2, 3, 1, 5).double(), V), "32", "float64"),
         (lambda: filled_cache().select([0]), "rows must be a tensor", "list"),
         (lambda: filled_cache().select(torch.tensor([0.0])), "integer", "torch.float32"),
         (lambda: filled_cache().select(torch.tensor([0, 2])), "from 0 to 1", "[0, 2]"),
         (lambda: with_cache(TARGET, rows=(0, 2)), "from 0 to 1", "[0, 2]"),
+        (lambda: filled_cache().select(torch.tensor([-1])), "from 0 to 1", "[-1]"),
     ],
     "causal_mask": [
         (lambda: causal_mask(-1), "whole number from 0", "-1"),
         (lambda: causal_mask(2.0), "whole number", "2.0"),
         (lambda: causal_mask("3"), "whole number", "'3'"),
+        (lambda: causal_mask(X), "whole number", "shape (2, 4, 8)"),
     ],
     "padding_mask": [
         (lambda: padding_mask([[1]]), "tokens must be a tensor of shape (B, L)", "list"),
@@ -199,6 +221,7 @@ BAD = {
         (lambda: PositionalEncoding(7), "d_model must be even", "7"),
         (lambda: PositionalEncoding(8, -1), "length must be", "-1"),
         (lambda: PositionalEncoding(8, 10, 2.0), "between 0 and 1", "2.0"),
+        (lambda: PositionalEncoding(8, 10, NAN), "between 0 and 1", "nan"),
         (lambda: MODEL.positions(X[0]), "(B, L, d_model=8)", "(4, 8)"),
         (lambda: MODEL.positions(torch.zeros(1, 11, 8)), "max_length=10", "11 tokens"),
         (lambda: MODEL.positions(X, offset=7), "max_length=10", "11 tokens"),
@@ -218,12 +241,14 @@ BAD = {
         (lambda: FeedForward(8, 0), "d_ff must be a whole number from 1", "0"),
         (lambda: FeedForward(None, 12), "d_model must be a whole number", "None"),
         (lambda: FeedForward(8, 12, -0.5), "between 0 and 1", "-0.5"),
+        (lambda: FeedForward(8, 12, "0.1"), "between 0 and 1", "'0.1'"),
         (lambda: ENCODER_LAYER.feed_forward(X[..., :7]), "d_model=8", "(2, 4, 7)"),
         (lambda: ENCODER_LAYER.feed_forward(X.long()), "floating-point", "torch.int64"),
         (lambda: ENCODER_LAYER.feed_forward([0.0] * 8), "floating-point", "list"),
     ],
     "AddNorm": [
         (lambda: AddNorm(-8), "d_model must be a whole number from 1", "-8"),
+        (lambda: AddNorm(8, None), "between 0 and 1", "None"),
         (lambda: ADD_NORM(X[0], nn.Identity()), "(B, L, d_model=8)", "(4, 8)"),
         (lambda: ADD_NORM(None, nn.Identity()), "(B, L, d_model=8)", "NoneType"),
     ],
@@ -254,6 +279,7 @@ BAD = {
         (lambda: ModelConfig(**SIZES | {"num_heads": 3}), "multiple of num_heads", "num_heads=3"),
         (lambda: ModelConfig(**SIZES | {"d_ff": 0}), "d_ff must be a whole number from 1", "0"),
         (lambda: ModelConfig(**SIZES | {"d_ff": "12"}), "d_ff must be a whole number", "'12'"),
+        (lambda: ModelConfig(**SIZES | {"d_ff": X}), "d_ff must be a whole number", "(2, 4, 8)"),
         (lambda: ModelConfig(**SIZES | {"dropout": 1}), "dropout must be a number from 0.0", "1"),
         (lambda: ModelConfig(**SIZES | {"dropout": NAN}), "dropout must be a number", "nan"),
         (lambda: ModelConfig(**SIZES | {"pre_norm": 1}), "pre_norm must be True or False", "1"),
@@ -331,6 +357,7 @@ BAD = {
         (lambda: sequence_loss(LOGITS, IDS * 0), "must hold a word", "padding"),
         (lambda: sequence_loss(LOGITS, IDS, 1.0), "from 0 to below 1", "1.0"),
         (lambda: sequence_loss(LOGITS, IDS, "0.1"), "from 0 to below 1", "'0.1'"),
+        (lambda: sequence_loss(LOGITS, IDS, X), "from 0 to below 1", "shape (2, 4, 8)"),
     ],
     "noam_rate": [
         (lambda: noam_rate(0, 512), "step must be a whole number from 1", "0"),
@@ -345,6 +372,9 @@ BAD = {
         (lambda: OBJECTIVE(IDS[0], TARGET), "source must be", "(4,)"),
         (lambda: OBJECTIVE(IDS, TARGET[:, :1]), "at least one token", "(2, 0)"),
         (lambda: OBJECTIVE(IDS, TARGET + 4), "from 0 to 8", "10"),
+        (lambda: OBJECTIVE(None, TARGET), "source must be", "NoneType"),
+        (lambda: OBJECTIVE(IDS, last_word(9)), "ids from 0 to 8", "9"),
+        (lambda: OBJECTIVE(IDS, last_word(-1)), "ids from 0 to 8", "-1"),
     ],
     "train_step": [
         (lambda: train_step(OBJECTIVE, PAIRS, optimizer()), "batch must be a Batch", "list"),
@@ -353,6 +383,10 @@ BAD = {
             "a word to predict",
             "padding only",
         ),
+        (lambda: train_step(None, BATCH, optimizer()), "objective must be", "NoneType"),
+        (lambda: train_step(OBJECTIVE, BATCH, None), "optimizer must be", "NoneType"),
+        (lambda: train_step(OBJECTIVE, BATCH, optimizer(), clip_norm=-1), "clip_norm must", "-1"),
+        (lambda: train_step(OBJECTIVE, BATCH, optimizer(), clip_norm=NAN), "clip_norm", "nan"),
     ],
     "evaluate": [
         (lambda: evaluate(None, PAIRS), "model must be", "NoneType"),
@@ -364,12 +398,18 @@ BAD = {
         (lambda: evaluate(MODEL, [([4, 2], [11, 2])]), "from 0 to 8", "11"),
         (lambda: evaluate(MODEL, [(LONG, [4, 2])]), "max_length=10", "11 tokens"),
         (lambda: evaluate(MODEL, PAIRS, max_tokens=3), "max_tokens=3", "4"),
+        (lambda: evaluate(MODEL, PAIRS, max_tokens="9"), "max_tokens must be a whole", "'9'"),
+        (lambda: evaluate(MODEL, iter(PAIRS)), "pairs must be a list", "iterator"),
     ],
     "fit": [
         (lambda: fit(None, PAIRS, TRAINING), "model must be", "NoneType"),
         (lambda: fit(MODEL, PAIRS, None), "config must be a TrainConfig", "NoneType"),
         (lambda: fit(MODEL, [], TRAINING), "pairs must be a list", "[]"),
         (lambda: fit(MODEL, [[4]], TRAINING), "pairs must be a list", "[[4]]"),
+        (lambda: fit(MODEL, None, TRAINING), "pairs must be a list", "None"),
+        (lambda: fit(MODEL, iter(PAIRS), TRAINING), "pairs must be a list", "iterator"),
+        (lambda: fit(MODEL, PAIRS, TRAINING, valid_pairs=iter(PAIRS)), "pairs must", "iterator"),
+        (lambda: fit(MODEL, [([4, 2], [9])], TRAINING), "ids from 0 to 8", "9"),
         (lambda: fit(MODEL, [(LONG, [4, 2])], TRAINING), "max_length=10", "11 tokens"),
         (lambda: fit(MODEL, [([4, 2], [9, 2])], TRAINING), "from 0 to 8", "9"),
         (lambda: fit(MODEL, [([4, 2], [4] * 20)], TRAINING), "max_tokens=20", "21"),
@@ -393,6 +433,7 @@ BAD = {
         (lambda: greedy_decode(MODEL, IDS, max_length=1), "from 2 to the model's 10", "1"),
         (lambda: greedy_decode(MODEL, IDS, max_length=11), "from 2 to the model's 10", "11"),
         (lambda: greedy_decode(MODEL, IDS, max_length="5"), "from 2 to", "'5'"),
+        (lambda: greedy_decode(broken(), IDS), "logits must be numbers", "NaN"),
     ],
     "sample": [
         (lambda: sample(MODEL, IDS, generator=None), "generator must be a Generator", "NoneType"),
@@ -403,6 +444,7 @@ BAD = {
         (lambda: sample(MODEL, IDS, generator=GENERATOR, top_p=0.0), "p must be above 0", "0.0"),
         (lambda: sample(MODEL, IDS[0], generator=GENERATOR), "source must be", "(4,)"),
         (lambda: sample(MODEL, IDS, generator=GENERATOR, max_length=0), "from 2 to", "0"),
+        (lambda: sample(broken(), IDS, generator=GENERATOR), "logits must be numbers", "NaN"),
     ],
     "keep_top_k": [
         (lambda: keep_top_k([1.0], 1), "logits must be floating-point", "list"),
@@ -416,6 +458,7 @@ BAD = {
         (lambda: keep_top_p(LOGITS, 1.1), "above 0 and at most 1", "1.1"),
         (lambda: keep_top_p(LOGITS, NAN), "above 0 and at most 1", "nan"),
         (lambda: keep_top_p(LOGITS, "0.5"), "above 0 and at most 1", "'0.5'"),
+        (lambda: keep_top_p(LOGITS, X), "above 0 and at most 1", "shape (2, 4, 8)"),
     ],
     "beam_search": [
         (lambda: beam_search(None, IDS), "model must be", "NoneType"),
@@ -428,6 +471,7 @@ BAD = {
         (lambda: beam_search(MODEL, IDS, alpha=1000), "alpha must be a number from 0", "1000"),
         (lambda: beam_search(MODEL, IDS, beam=10**12), "beam must be at most 1,000", "10000000"),
         (lambda: beam_search(MODEL, IDS, max_length=1), "from 2 to the model's 10", "1"),
+        (lambda: beam_search(broken(), IDS), "logits must be numbers", "NaN"),
     ],
     "Batch": [
         (lambda: Batch([[1]], IDS), "source must be", "list"),
@@ -435,12 +479,20 @@ BAD = {
         (lambda: Batch(IDS, IDS[:1]), "same number of sentences", "2 and 1"),
         (lambda: Batch(IDS[:0], IDS[:0]), "at least one", "0 and 0"),
         (lambda: Batch.from_pairs([]), "at least one pair", "none"),
+        (lambda: Batch.from_pairs(None), "pairs must be a list", "NoneType"),
+        (lambda: Batch.from_pairs(iter(PAIRS)), "pairs must be a list", "iterator"),
+        (lambda: Batch.from_pairs([7]), "pair 0 must be two lists", "7"),
         (lambda: Batch.from_pairs([(["a"], [2])]), "whole numbers", "'a'"),
         (lambda: Batch.from_pairs([([], [2])]), "at least EOS", "[]"),
     ],
     "batches_by_tokens": [
         (lambda: batches_by_tokens([3, 9], 8), "from 1 to max_tokens=8", "9 for sentence 1"),
         (lambda: batches_by_tokens([0], 8), "from 1 to max_tokens=8", "0"),
+        (lambda: batches_by_tokens(None, 8), "lengths must be a list", "None"),
+        (lambda: batches_by_tokens(["a"], 8), "lengths must be a list", "['a']"),
+        (lambda: batches_by_tokens([3, (3, 4)], 8), "lengths must be a list", "(3, 4)"),
+        (lambda: batches_by_tokens([3], "8"), "max_tokens must be a whole number", "'8'"),
+        (lambda: batches_by_tokens([3], 8, generator=7), "generator must be a Generator", "int"),
     ],
     "date_pairs": [
         (lambda: date_pairs(0, 1), "count must be a whole number from 1", "0"),
@@ -451,6 +503,9 @@ BAD = {
     "load_multi30k": [
         (lambda: load_multi30k("zip"), '"raw" or "tok"', "'zip'"),
         (lambda folder: load_multi30k("raw", folder / "nowhere"), "folder", "nowhere"),
+        (lambda folder: load_multi30k("raw", a_file(folder)), "data folder", "which is a file"),
+        (lambda: load_multi30k(["raw"]), '"raw" or "tok"', "['raw']"),
+        (lambda: load_multi30k("raw", 7), "folder must be a path", "int"),
     ],
     "Tokenizer": [
         (lambda: CHARACTERS.encode(None), "text must be a string", "NoneType"),
@@ -462,6 +517,8 @@ BAD = {
         (lambda: CHARACTERS.decode(IDS), "flat list of whole numbers", "[[4"),
         (lambda: CHARACTERS.tokens([4.5]), "flat list of whole numbers", "4.5"),
         (lambda folder: Tokenizer.load(folder / "no.json"), "missing", "no.json"),
+        (lambda: Tokenizer.load(7), "path must be a path", "int"),
+        (lambda: CHARACTERS.save(None), "path must be a path", "NoneType"),
     ],
     "train_tokenizer": [
         (lambda: train_tokenizer([]), "texts must hold some words", "none"),
@@ -485,6 +542,8 @@ BAD = {
         (lambda folder: train("dates", folder, skip_bad=True), "with the preset pairs", "'dates'"),
         (lambda folder: train("dates", folder, more_pairs=[("a",)]), "pairs of texts", "('a',)"),
         (lambda folder: train("dates", folder, more_pairs="ab"), "pairs of texts", "'a'"),
+        (lambda folder: train("dates", folder, more_pairs=3), "pairs of texts", "3"),
+        (lambda folder: train("dates", folder, device="gpu"), "device 'gpu' cannot be", "gpu"),
         (lambda folder: train("dates", folder, start="x"), "start must be a Run or None", "'x'"),
         (lambda folder: train("dates", folder, start=load_run(FIRST)), "with d_ff=256", "got 512"),
         (lambda folder: train("pairs", folder), "must have data, a file with", "none"),
@@ -513,6 +572,8 @@ BAD = {
         (lambda: trained().translate("abcdabcdab"), "max_length=10", "11 tokens"),
         (lambda: trained().translate("ab", beam=0), "beam must be a whole number from 1", "0"),
         (lambda: trained().translate("ab", beam="3"), "beam must be a whole number", "'3'"),
+        (lambda: trained().translate("ab", beam=True), "beam must be a whole number", "True"),
+        (lambda: trained().translate("ab", beam=1, alpha=-1), "alpha must be a number", "-1"),
         (lambda: trained().translate("ab", max_length=0), "from 2 to the model's 10", "0"),
         (lambda: trained().translate("ab", max_length=11), "from 2 to the model's 10", "11"),
     ],
@@ -560,6 +621,7 @@ GOOD = {
         lambda: MODEL(torch.full((1, 10), 4), TARGET[:1]).shape, (1, 4, 9)),
     "more than all logits": (lambda: keep_top_k(LOGITS, 99).tolist(), LOGITS.tolist()),
     "no sentences to batch": (lambda: batches_by_tokens([], 8), []),
+    "lengths that can be read once": (lambda: batches_by_tokens(iter([3, 2]), 8), [[1, 0]]),
     "an empty string to encode": (lambda: CHARACTERS.encode(""), [EOS]),
     "an empty string to encode in pieces": (lambda: PIECES.encode(""), [EOS]),
     "no ids to decode": (lambda: CHARACTERS.decode([]), ""),

@@ -1,5 +1,6 @@
 """The command line, as people and other programs use it."""
 
+import io
 import json
 import os
 import shlex
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 from transformer_lab import PRESETS, ModelConfig, TrainConfig, cli, load_run, runs, train
+from transformer_lab.config import BOS, EOS, PAD
 from transformer_lab.support.files import read_json, read_tensors
 from transformer_lab.training import STATE
 
@@ -158,6 +160,23 @@ def test_a_gpu_without_enough_memory_is_one_line_on_stderr(monkeypatch, capsys):
     assert line == "transformer-lab: error: CUDA out of memory. Tried to allocate 9 GiB."
 
 
+def test_a_machine_without_enough_memory_is_one_line_on_stderr_and_a_bug_is_none(
+    monkeypatch, capsys
+):
+    problems = ["[enforce] DefaultCPUAllocator: can't allocate memory: 28 GB.\nError 12", "a bug"]
+
+    def full(*_, **__):
+        raise RuntimeError(problems.pop(0))
+
+    monkeypatch.setattr(cli, "train", full)
+    command = ["train", "dates", "--output", "no folder", "--device=cpu"]
+    assert cli.main(command) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line == "transformer-lab: error: there is not enough memory: 28 GB. Error 12"
+    with pytest.raises(RuntimeError, match="a bug"):
+        cli.main(command)
+
+
 def test_an_unknown_preset_is_refused_with_those_that_there_are(capsys):
     with pytest.raises(SystemExit) as exit:
         cli.main(["train", "date", "--output", "run"])
@@ -175,7 +194,7 @@ def sentences(tmp_path):
 
 
 def test_sentences_of_your_own_are_learnt_scored_and_translated(sentences, tmp_path, capsys):
-    run, settings = tmp_path / "run", ["--steps=2", "--skip-bad", *AS_OPTIONS]
+    run, settings = tmp_path / "my run", ["--steps=2", "--skip-bad", *AS_OPTIONS]
     command = ["train", "pairs", "--data", str(sentences), "--output", str(run), *settings]
     assert cli.main(command) == 0
     captured = capsys.readouterr()
@@ -291,6 +310,16 @@ def test_explain_with_a_file_draws_a_figure_for_each_sentence(run, tmp_path, cap
     assert capsys.readouterr().out.count("\n") == 2
 
 
+def test_a_padding_that_the_model_wrote_keeps_its_place_in_what_is_explained(run, monkeypatch):
+    """Only a model that has learnt little writes one, and what follows it was written after it."""
+    one, two = run.tokenizer.encode("12")[:2]
+    written = torch.tensor([[BOS, PAD, one, PAD, two, EOS, PAD]])
+    monkeypatch.setattr(run, "_decode", lambda *_: written)
+    weights, pieces, read = run.cross_attention("1 5")
+    assert pieces == ["<pad>", "1", "<pad>", "2", "<eos>"]
+    assert weights.shape[-2:] == (len(pieces), len(read))
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -305,6 +334,26 @@ def test_what_cannot_be_translated_is_one_line_on_stderr(arguments, words, run, 
     assert cli.main(["translate", "--run", str(run.folder), *arguments]) == 2
     line = capsys.readouterr().err.splitlines()[-1]
     assert line.startswith("transformer-lab: error: ") and words in line
+
+
+def test_nothing_but_translations_is_on_stdout_even_without_a_stderr(run, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stderr", None)
+    assert cli.main(["translate", "--run", str(run.folder), "--beam=0", DATE]) == 2
+    assert cli.main(["translate", "--run", str(run.folder), "--explain", DATE]) == 0
+    assert capsys.readouterr().out == lines(run, DATE)
+
+
+def test_the_mark_at_the_start_of_a_text_file_is_no_part_of_a_sentence(run, monkeypatch, capsys):
+    text = f"\ufeff{DATE}\n3 Mar 1987\n".encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text), "utf-8"))
+    assert cli.main(["translate", "--run", str(run.folder)]) == 0
+    assert capsys.readouterr().out == lines(run, DATE, "3 Mar 1987")
+
+
+def test_a_stdin_that_is_no_text_is_one_line_on_stderr(run, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"3 M\xe4rz"), "utf-8"))
+    assert cli.main(["translate", "--run", str(run.folder)]) == 2
+    assert "stdin must be utf-8, got the byte 0xe4" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("stream", "sentences"), [("stdout", [DATE]), ("stdin", [])])

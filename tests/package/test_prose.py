@@ -63,7 +63,9 @@ def test_the_same_lessons_give_the_same_text_wherever_they_lie(tmp_path):
     assert lesson_prose(tmp_path) == lesson_prose()
 
 
-def test_a_folder_without_the_lessons_is_refused(tmp_path):
+def test_a_folder_without_the_lessons_is_refused(tmp_path, without_shape_checks):
+    with pytest.raises(ValueError, match="folder must be a path, got int"):
+        lesson_prose(7)
     with pytest.raises(ValueError, match=r"lessons 00 to 11, .* got .* without \[0, 1, 2"):
         lesson_prose(tmp_path)
     (tmp_path / "00_start_here.ipynb").write_text('{"cells": []}')

@@ -2,6 +2,7 @@
 
 import os
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -118,6 +119,31 @@ def test_a_finished_run_gives_its_result_again(tiny, tmp_path, interrupt):
     first = run(tiny, folder=tmp_path)
     interrupt(10)  # no step is taken
     assert_same(run(tiny, folder=tmp_path), first)
+
+
+class Corpus(Sequence):
+    """Pairs that are no list, and whose `repr` says where they lie and not what they hold."""
+
+    def __len__(self):
+        return len(PAIRS)
+
+    def __getitem__(self, index):
+        return PAIRS[index]
+
+
+def test_a_run_on_pairs_that_are_no_list_goes_on_with_the_same_ones(tiny, tmp_path):
+    first = run(tiny, pairs=Corpus(), folder=tmp_path)
+    assert_same(run(tiny, pairs=Corpus(), folder=tmp_path), first)
+    with pytest.raises(ValueError, match="other data settings"):
+        run(tiny, pairs=PAIRS[1:], folder=tmp_path)
+
+
+def test_pairs_for_validation_are_checked_before_the_first_step(
+    tiny, monkeypatch, without_shape_checks
+):
+    monkeypatch.setattr(loop, "_take_step", lambda *_: pytest.fail("a step was taken"))
+    with pytest.raises(ValueError, match="pairs must be a list"):
+        fit(fresh(tiny), PAIRS, CONFIG, valid_pairs=[3], progress=False)
 
 
 def test_a_folder_changes_nothing(tiny, tmp_path):

@@ -1,6 +1,7 @@
 """From sentences to batches: padded, shifted, and grouped so that little of them is padding."""
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -8,7 +9,14 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from transformer_lab.config import BOS, PAD
-from transformer_lab.support.validation import require, require_ids
+from transformer_lab.support.validation import (
+    require,
+    require_ids,
+    require_sizes,
+    require_type,
+    shape_and_type,
+    shown,
+)
 
 
 @dataclass(frozen=True)
@@ -37,9 +45,12 @@ class Batch:
 
         Raises `ValueError` if there is no pair, or one that is not two lists of ids.
         """
+        right = isinstance(pairs, Sequence)
+        require(right, f"pairs must be a list of pairs of ids, got {shape_and_type(pairs)}")
         require(len(pairs) > 0, "a batch must have at least one pair of sentences, got none")
         for index, pair in enumerate(pairs):
-            if not (len(pair) == 2 and all(map(_are_ids, pair))):
+            is_pair = isinstance(pair, list | tuple) and len(pair) == 2
+            if not (is_pair and all(map(_are_ids, pair))):
                 raise ValueError(
                     f"pair {index} must be two lists of whole numbers, with at least EOS in each, "
                     f"got {pair!r:.60}"
@@ -80,7 +91,7 @@ def pad(rows: Sequence[Sequence[int]]) -> Int64[Tensor, "B L"]:
 
 
 def batches_by_tokens(
-    lengths: Sequence[int | tuple[int, ...]],
+    lengths: Iterable[int | tuple[int, ...]],
     max_tokens: int,
     *,
     generator: torch.Generator | None = None,
@@ -91,9 +102,12 @@ def batches_by_tokens(
     then sentences are sorted by its first entry, ties by the next, and the largest entry counts
     as the length. Returns lists of indices, each index once. A `generator` draws the order among
     equal lengths and the order of the batches; without it both are sorted.
-    Raises `ValueError` for a length below 1 or above `max_tokens`.
+    Raises `ValueError` for a length below 1 or above `max_tokens`, and for what is no length.
     """
-    widths = [max(length) if isinstance(length, tuple) else length for length in lengths]
+    require_sizes(max_tokens=max_tokens, at_least=0)
+    if generator is not None:
+        require_type(generator, torch.Generator, "generator")
+    lengths, widths = _lengths_and_widths(lengths)
     for index, width in enumerate(widths):
         if not 1 <= width <= max_tokens:
             raise ValueError(
@@ -114,3 +128,18 @@ def batches_by_tokens(
         drawn = torch.randperm(len(batches), generator=generator).tolist()
         batches = [batches[i] for i in drawn]
     return batches
+
+
+def _lengths_and_widths(lengths: Iterable) -> tuple[list, list[int]]:
+    """Return what sentences are sorted by, and how wide each is: its length, or its largest."""
+    try:
+        listed = list(lengths)
+        widths = [operator.index(max(each) if isinstance(each, tuple) else each) for each in listed]
+        alike = len({isinstance(each, tuple) for each in listed}) < 2
+    except (TypeError, ValueError):
+        alike = False
+    if not alike:
+        raise ValueError(
+            f"lengths must be a list of whole numbers, or of tuples of them, got {shown(lengths)}"
+        )
+    return listed, widths

@@ -11,8 +11,8 @@ import urllib.request
 import zlib
 from pathlib import Path
 
-from transformer_lab.support.files import write_atomically
-from transformer_lab.support.validation import require
+from transformer_lab.support.files import as_path, write_atomically
+from transformer_lab.support.validation import require, shown
 
 MULTI30K_URL = (
     "https://raw.githubusercontent.com/multi30k/dataset/"
@@ -55,7 +55,7 @@ MAX_BYTES = 10_000_000  # the largest file has 2.2 MB
 
 
 def load_multi30k(
-    variant: str = "raw", folder: str | Path | None = None
+    variant: str = "raw", folder: str | os.PathLike | None = None
 ) -> dict[str, list[tuple[str, str]]]:
     """Multi30k's (English, German) caption pairs: train, val, test2016, test2017 and mscoco.
 
@@ -66,13 +66,14 @@ def load_multi30k(
     or a damaged file in it, and `OSError` if a download fails, saying what to do.
     The captions are for non-commercial research and education.
     """
-    require(variant in MULTI30K_FILES, f'variant must be "raw" or "tok", got {variant!r}')
+    known = isinstance(variant, str) and variant in MULTI30K_FILES
+    require(known, f'variant must be "raw" or "tok", got {shown(variant)}')
     if folder := folder or os.environ.get("TRANSFORMER_LAB_DATA"):
-        folder = Path(folder).absolute()
+        folder = as_path(folder, "folder").absolute()
         require(
             folder.is_dir(),
             f"the data folder (given, or TRANSFORMER_LAB_DATA) must hold multi30k/, got {folder}, "
-            f"which does not exist",
+            f"which {'is a file' if folder.exists() else 'does not exist'}",
         )
     data = {}
     for split, stem in MULTI30K_SPLITS.items():

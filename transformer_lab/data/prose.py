@@ -1,9 +1,11 @@
 """The lessons' own prose: a small corpus that lies in the course's folder, for language models."""
 
 import json
+import os
 import re
 from pathlib import Path
 
+from transformer_lab.support.files import as_path
 from transformer_lab.support.validation import require
 
 LESSONS = range(12)  # 12 and 13, which learn from the others, stay out
@@ -27,14 +29,15 @@ NO_PROSE = (
 SENTENCE_ENDS = re.compile(r"(?<=[.!?])[ \t]+")
 
 
-def lesson_prose(folder: str | Path = NOTEBOOKS) -> dict[int, str]:
+def lesson_prose(folder: str | os.PathLike = NOTEBOOKS) -> dict[int, str]:
     """Return the prose of lessons 00 to 11 by number, one paragraph, heading or item a line.
 
     Left out are code, HTML, tables, pictures, where links lead, and sentences that hold a formula.
     The text changes with the lessons: so does every number that is measured on it.
     Raises `ValueError` unless `folder` holds the notebooks of these lessons.
     """
-    paths = {int(path.name[:2]): path for path in Path(folder).glob("[0-9][0-9]_*.ipynb")}
+    folder = as_path(folder, "folder")
+    paths = {int(path.name[:2]): path for path in folder.glob("[0-9][0-9]_*.ipynb")}
     missing = sorted(set(LESSONS) - set(paths))
     require(
         not missing,

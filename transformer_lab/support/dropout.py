@@ -4,13 +4,21 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from transformer_lab.support.validation import is_number, require, shown
+
 
 class Dropout(nn.Dropout):
     """In training, set each number to 0 with probability p and divide the others by 1 − p.
 
     On many CPUs, `nn.Dropout` draws a number for each element on one core, a tenth of a training
     step and more. Here four elements share 64 random bits; p is then exact to 2⁻¹⁶.
+    Raises `ValueError` unless p is a number from 0 to 1.
     """
+
+    def __init__(self, p: float):
+        right = is_number(p) and 0 <= p <= 1
+        require(right, f"dropout must be a number between 0 and 1, got {shown(p)}")
+        super().__init__(p)
 
     def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         if not self.training or self.p == 0:

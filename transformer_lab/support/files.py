@@ -17,13 +17,16 @@ JSON_LIMIT = 20_000_000
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
+def as_path(path: object, name: str = "path") -> Path:
+    """Return the path; `ValueError` for anything that is none."""
+    right = isinstance(path, str | os.PathLike)
+    require(right, f"{name} must be a path, got {shape_and_type(path)}")
+    return Path(path)
+
+
 def as_folder(folder: str | os.PathLike) -> Path:
     """Return the path of a folder, which need not exist; `ValueError` if it is a file."""
-    require(
-        isinstance(folder, str | os.PathLike),
-        f"folder must be a path, got {shape_and_type(folder)}",
-    )
-    path = Path(folder)
+    path = as_path(folder, "folder")
     require(path.is_dir() or not path.exists(), f"{path} must be a folder, and is a file")
     return path
 
@@ -39,8 +42,10 @@ def write_atomically(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         os.chmod(name, 0o644)
         os.replace(name, path)
-    except BaseException:
+    except BaseException as error:
         Path(name).unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # "No space left on device": for which file?
         raise
 
 

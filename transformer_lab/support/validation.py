@@ -25,6 +25,13 @@ def shape_and_type(value: object) -> str:
     return type(value).__name__
 
 
+def shown(value: object) -> str:
+    """Say what came in one short line: a tensor as above, anything else as Python writes it."""
+    if isinstance(value, Tensor):
+        return shape_and_type(value)
+    return f"{' '.join(repr(value).split()):.60}"
+
+
 def is_number(value: object) -> bool:
     """Whether `value` is a finite number that a float can hold, and no boolean."""
     right = isinstance(value, int | float) and type(value) is not bool
@@ -42,7 +49,7 @@ def require_sizes(*, at_least: int = 1, **sizes: object) -> None:
     """Raise `ValueError` unless all of them are whole numbers from `at_least`."""
     for name, size in sizes.items():
         if not (type(size) is int and size >= at_least):
-            raise ValueError(f"{name} must be a whole number from {at_least}, got {size!r}")
+            raise ValueError(f"{name} must be a whole number from {at_least}, got {shown(size)}")
 
 
 def require_ids(ids: object, name: str, axes: str = "B L") -> None:
@@ -101,6 +108,12 @@ def require_fitting(query: Tensor, key: Tensor, value: Tensor, mask: object) -> 
             f"query, key and value must have the same leading axes, and key and value the same "
             f"length Lk, got {tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}"
         )
+    for x in (key, value):
+        if x.dtype != query.dtype or x.device != query.device:
+            raise ValueError(
+                f"query, key and value must be of the same type and on one device, got "
+                f"{query.dtype} on {query.device} and {x.dtype} on {x.device}"
+            )
     if mask is not None:
         _require_mask(mask, (*query.shape[:-1], key.shape[-2]))
 
@@ -124,8 +137,9 @@ def require_cacheable(
     require_floats(values, "values", "B H L d_v")
     old_keys = keys if held_keys is None else held_keys
     old_values = values if held_values is None else held_values
-    B, H, _, d_k = old_keys.shape
-    for name, new, size in (("keys", keys, d_k), ("values", values, old_values.size(-1))):
-        shape = (B, H, keys.size(2), size)
-        if new.shape != shape:
-            raise ValueError(f"{name} must be of shape {shape}, got {shape_and_type(new)}")
+    B, H = old_keys.shape[:2]
+    for name, new, old in (("keys", keys, old_keys), ("values", values, old_values)):
+        shape = (B, H, keys.size(2), old.size(-1))
+        if new.shape != shape or new.dtype != old.dtype:
+            wanted = f"shape {shape} of {old.dtype}"
+            raise ValueError(f"{name} must be of {wanted}, got {shape_and_type(new)}")

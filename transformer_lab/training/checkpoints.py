@@ -50,7 +50,7 @@ def identity_of(model: Transformer, config: TrainConfig, pairs: Sequence) -> dic
     return {
         "model": sizes,
         "training": training,
-        "data": zlib.crc32(repr(pairs).encode()),
+        "data": zlib.crc32(repr(list(pairs)).encode()),
     }
 
 

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from transformer_lab.config import PAD
+from transformer_lab.support.validation import require
 
 CHUNK, GPU_CHUNK = 256, 4096  # tokens whose logits are held at once
 
@@ -26,13 +27,23 @@ def fused_sequence_loss(
     """Return `sequence_loss(states @ weight.T, targets, label_smoothing)`, summed, not averaged.
 
     That is the mean loss of `loss.py` times the number of real tokens (paper, 5.4). `compiled`
-    lets `torch.compile` make the part between the two matrix products on a GPU.
+    lets `torch.compile` make the part between the two matrix products on a GPU. Raises `ValueError`
+    for targets out of range (on a GPU, CUDA itself refuses them).
     """
     states, targets = states.flatten(0, 1), targets.flatten().long()
     if targets.device.type == "cpu":  # a GPU would have to wait until it is known where it is
         real = targets != PAD
         states, targets = states[real], targets[real]
+        _require_words(targets, len(weight))
     return FusedLoss.apply(states, weight, targets, label_smoothing, compiled)
+
+
+def _require_words(targets: Int[Tensor, "N"], vocab_size: int) -> None:
+    if len(targets) == 0:
+        return
+    low, high = (int(bound) for bound in targets.aminmax())
+    right = low >= 0 and high < vocab_size
+    require(right, f"targets must be ids from 0 to {vocab_size - 1}, got {low} to {high}")
 
 
 def losses_and_gradient(

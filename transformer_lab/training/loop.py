@@ -16,7 +16,7 @@ from transformer_lab.config import PAD, TrainConfig
 from transformer_lab.data.batches import Batch, batches_by_tokens
 from transformer_lab.model import Transformer, load_parameters
 from transformer_lab.support.files import as_folder, locked
-from transformer_lab.support.validation import require, require_type
+from transformer_lab.support.validation import require, require_type, shown
 from transformer_lab.training.checkpoints import (
     CHECKPOINTS,
     STATE,
@@ -65,6 +65,9 @@ def fit(
     """
     require_type(model, nn.Module, "model")
     require_type(config, TrainConfig, "config")
+    _lengths(train_pairs)
+    if valid_pairs:
+        _lengths(valid_pairs)  # else they would be refused after many steps
     folder = None if folder is None else as_folder(folder)
     is_first = rank_and_size()[0] == 0
     stores = folder is not None and is_first
@@ -222,15 +225,17 @@ def _batches(pairs: Pairs, max_tokens: int) -> Iterator[Batch]:
 def _lengths(pairs: Pairs) -> list[tuple[int, int]]:
     """Return target length, BOS included, and source length: sorted by the first, then the other.
 
-    Raises `ValueError` unless there is at least one pair, and each holds two lists.
+    Raises `ValueError` unless there is at least one pair, each holds two lists, and they can be
+    read again.
     """
     try:
+        len(pairs)
         lengths = [(len(target) + 1, len(source)) for source, target in pairs]
     except (TypeError, ValueError):
         lengths = []
     if not lengths:
         raise ValueError(
-            f"pairs must be a list of (source ids, target ids), at least one, got {pairs!r:.60}"
+            f"pairs must be a list of (source ids, target ids), at least one, got {shown(pairs)}"
         )
     return lengths
 

@@ -10,6 +10,7 @@ from transformer_lab.support.validation import (
     require,
     require_floats,
     shape_and_type,
+    shown,
 )
 
 
@@ -28,7 +29,7 @@ def sequence_loss(
         raise ValueError(f"targets must be integer ids of shape {shape}, as the logits, got {came}")
     require(
         is_number(label_smoothing) and 0 <= label_smoothing < 1,
-        f"label_smoothing must be from 0 to below 1, got {label_smoothing!r}",
+        f"label_smoothing must be from 0 to below 1, got {shown(label_smoothing)}",
     )
     real = targets != PAD
     logits, targets = logits[real], targets[real].long()

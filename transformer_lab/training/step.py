@@ -12,10 +12,12 @@ from transformer_lab.config import PAD, TrainConfig
 from transformer_lab.data.batches import Batch
 from transformer_lab.model import Transformer
 from transformer_lab.support.validation import (
+    is_number,
     require,
     require_ids,
     require_type,
     shape_and_type,
+    shown,
 )
 from transformer_lab.training.fused_loss import fused_sequence_loss
 
@@ -39,6 +41,7 @@ class Objective(nn.Module):
     def forward(
         self, source: Int[Tensor, "B Ls"], target: Int[Tensor, "B Lt"]
     ) -> Float[Tensor, ""]:
+        require_ids(source, "source")
         require_ids(target, "target")
         states, words = self.states(source, target[:, :-1]), self.states.model.generator.weight
         return fused_sequence_loss(
@@ -77,9 +80,13 @@ def train_step(
     The batch may lie on the CPU, and best does: to count its tokens there, nothing has to wait.
     Of a data-parallel run, each process computes its share of the sentences and divides by the
     number of tokens of the whole batch, so that n processes do what one would. Raises `ValueError`
-    if there is no token to predict.
+    if there is no token to predict, and for arguments of another kind.
     """
+    require_type(objective, nn.Module, "objective")
     require_type(batch, Batch, "batch")
+    require_type(optimizer, torch.optim.Optimizer, "optimizer")
+    right = is_number(clip_norm) and clip_norm >= 0  # below 0, a step would go up
+    require(right, f"clip_norm must be a number from 0, got {shown(clip_norm)}")
     num_tokens = batch.num_tokens
     require(num_tokens > 0, "batch.target must hold a word to predict, got padding only")
     rank, size = rank_and_size()
