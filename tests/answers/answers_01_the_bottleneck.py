@@ -764,3 +764,24 @@ def masked_where_the_score_is_0(query, keys, lengths, W_q, W_k, v):
     """Multiplied by the mask, then `scores == 0`: with v = 0 all of them are."""
     scores = additive(query, keys, W_q, W_k, v) * is_real(keys, lengths)
     return soft_read(scores.masked_fill(scores == 0, -math.inf), keys)
+
+
+@wrong("repaired_context", "0 · (−inf) is NaN", "masked_fill")
+def multiplied_by_minus_infinity(query, keys, lengths, W_q, W_k, v):
+    """The additive mask as a product: where nothing is masked it is 0 · (−inf)."""
+    mask = ~is_real(keys, lengths) * -math.inf
+    return soft_read(additive(query, keys, W_q, W_k, v) + mask, keys)
+
+
+@wrong("repaired_context", "divided by √d_a")
+def scaled_like_a_dot_product(query, keys, lengths, W_q, W_k, v):
+    """The scale of lesson 02, from habit."""
+    scores = additive(query, keys, W_q, W_k, v) / math.sqrt(len(v))
+    return soft_read(scores.masked_fill(~is_real(keys, lengths), -math.inf), keys)
+
+
+@wrong("repaired_context", "the context is made of the projected keys")
+def reads_projected_keys(query, keys, lengths, W_q, W_k, v):
+    """`keys = keys @ W_k` at the top, and the name is used to the end."""
+    scores = additive(query, keys, W_q, W_k, v)
+    return soft_read(scores.masked_fill(~is_real(keys, lengths), -math.inf), keys @ W_k)

@@ -279,6 +279,13 @@ def split_and_squeezed(x, num_heads):
     return cut(x, num_heads).squeeze(0)
 
 
+@wrong("split_heads", "head h begins at feature h", "overlap")
+def heads_that_overlap(x, num_heads):
+    """A slice from h to h + d_k, where h · d_k was meant."""
+    d_k = x.shape[-1] // num_heads
+    return torch.stack([x[..., h : h + d_k] for h in range(num_heads)], dim=1)
+
+
 # ---- merge_heads
 
 
@@ -1192,6 +1199,16 @@ class WithASquareMaskTransposed(Parts):
     def attend(self, q, k, v, mask):
         square = mask is not None and mask.shape[-1] == mask.shape[-2]
         return weigh(q, k, mask.mT if square else mask) @ v
+
+
+@wrong("MultiHeadAttention", "after one with other numbers", "begin anew")
+class WithTheFirstMask(Parts):
+    """The mask is stored when it is first seen, so as not to be made again."""
+
+    def attend(self, q, k, v, mask):
+        if not hasattr(self, "first_mask"):
+            self.first_mask = mask
+        return weigh(q, k, self.first_mask) @ v
 
 
 # ---- repaired_heads

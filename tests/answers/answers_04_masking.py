@@ -1243,6 +1243,12 @@ def bit_by_bit(model, tokens):
     return moved(model, tokens, lambda a, b: not torch.equal(a, b))
 
 
+@wrong("leaks_future", "not the words that they choose")
+def by_the_words_after_one_change(model, tokens):
+    """argmax, with one other id for each token."""
+    return moved(model, tokens, lambda a, b: not torch.equal(a.argmax(-1), b.argmax(-1)))
+
+
 # ---- RepairedSelfAttention
 
 
@@ -1568,3 +1574,33 @@ class DividedAgainAfterTheMask(Given):
         past = torch.ones(scores.shape[-2:]).bool().tril()
         weights = scores.softmax(-1) * ((tokens != self.pad_id)[:, None] & past)
         return weights / weights.sum(-1, keepdim=True) @ self.w_v(x)
+
+
+@wrong("RepairedSelfAttention", "Your code stopped", "after a shorter text", "Is a mask kept")
+class WithACausalMaskOfTheFirstLength(Given):
+    """Made once and cut to size: a longer text finds it too small."""
+
+    def forward(self, x, tokens):
+        q, k, v = projected(self, x)
+        L = x.shape[1]
+        if not hasattr(self, "past"):
+            self.past = torch.ones(L, L, dtype=torch.bool).tril()
+        mask = (tokens != self.pad_id)[:, None] & self.past[:L, :L]
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+@wrong("RepairedSelfAttention", "the mask is turned round", "scaled_dot_product_attention")
+class TurnedRoundForPyTorch(Given):
+    """True = must not, as in nn.Transformer; the function means it the other way."""
+
+    def forward(self, x, tokens):
+        real = (tokens != self.pad_id)[:, None].expand(-1, x.shape[1], -1)
+        return F.scaled_dot_product_attention(*projected(self, x), attn_mask=~real.tril())
+
+
+@wrong("RepairedSelfAttention", "the results of pads are set to 0")
+class NothingFromPads(Given):
+    """The answers of pads are wiped, to be safe."""
+
+    def forward(self, x, tokens):
+        return bugged()(self, x, tokens) * (tokens != self.pad_id)[..., None]

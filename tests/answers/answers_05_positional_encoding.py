@@ -445,6 +445,13 @@ def column_by_column(length, d_model):
     return torch.tensor(columns).T
 
 
+@wrong("sinusoidal_encoding", "(5000, 2), expected (6000, 2)")
+def cut_from_a_table_of_5000(length, d_model):
+    """max_len=5000, as in PyTorch's tutorial and the Annotated Transformer."""
+    angles = angles_of(5000, d_model)
+    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)[:length].float()
+
+
 # ---- shift_matrix
 
 

@@ -1881,6 +1881,16 @@ class DecoderSqueezed(DecoderParts):
         return super().forward(x, memory, target_mask, memory_mask).squeeze()
 
 
+@wrong("DecoderLayer", "a causal mask is put in, although target_mask is None")
+class CausalByDefault(DecoderParts):
+    """A decoder is causal, so the layer is thought to see to it."""
+
+    def own(self, x, mask):
+        L = x.shape[1]
+        mask = torch.ones(L, L, dtype=torch.bool).tril() if mask is None else mask
+        return super().own(x, mask)
+
+
 # ---- repaired_block
 
 

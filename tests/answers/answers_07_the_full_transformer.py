@@ -930,6 +930,14 @@ class WithSparseGradients(Given):
         return F.embedding(tokens, self.table, sparse=True) * self.d_model**0.5
 
 
+@wrong("TokenEmbedding", "√d_model is cut to a whole number", "math.isqrt")
+class WithAWholeRoot(Given):
+    """math.isqrt for math.sqrt: right for 64 and 256."""
+
+    def forward(self, tokens):
+        return self.table[tokens] * math.isqrt(self.d_model)
+
+
 # ---- tie_weights
 
 
@@ -1604,6 +1612,19 @@ def begin_is_hidden(stack, table, positions, source, target):
 def logits_squeezed(*given):
     """squeeze(0) after a batch of one was tried out in the notebook."""
     return logits(*given).squeeze(0)
+
+
+@wrong("repaired_logits", "both padding masks of the source are turned round")
+def both_paddings_turned_round(stack, table, positions, source, target):
+    """True = may attend, as everywhere else in the course."""
+    may = {"src_key_padding_mask": source != 0, "memory_key_padding_mask": source != 0}
+    return logits(stack, table, positions, source, target, **may)
+
+
+@wrong("repaired_logits", "src_mask hides the source's later words")
+def a_causal_encoder(stack, table, positions, source, target):
+    """Every mask that there is gets a value."""
+    return logits(stack, table, positions, source, target, src_mask=future(source.shape[1]))
 
 
 # ---- found by a tester

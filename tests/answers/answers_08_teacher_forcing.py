@@ -785,6 +785,18 @@ def rate_of_the_step_before(step, d_model, warmup):
     return d_model**-0.5 * min(max(step - 1, 1) ** -0.5, (step - 1) * warmup**-1.5)
 
 
+@wrong("noam_rate", "d_model is taken to be 512")
+def the_papers_width(step, d_model, warmup):
+    """512 from the paper, in the place of the parameter."""
+    return 512**-0.5 * min(step**-0.5, step * warmup**-1.5)
+
+
+@wrong("noam_rate", "warmup is taken to be 4000")
+def the_papers_warmup(step, d_model, warmup):
+    """4000 from the paper, in the place of the parameter."""
+    return d_model**-0.5 * min(step**-0.5, step * 4000**-1.5)
+
+
 # ---- batches_by_tokens
 
 
@@ -1077,6 +1089,23 @@ def batches_by_recursion(lengths, max_tokens):
     return fill(sorted(range(len(lengths)), key=lengths.__getitem__), [])
 
 
+@wrong("batches_by_tokens", "filled by the *shortest*", "from long to short")
+def from_long_to_short_by_the_newest(lengths, max_tokens):
+    """Sorted the other way, and the newest length is still taken for the longest."""
+    too_long(lengths, max_tokens)
+    longest_first = by_length(lengths)[::-1]
+    return fill(longest_first, lengths, lambda b, i: (len(b) + 1) * lengths[i] <= max_tokens)
+
+
+@wrong("batches_by_tokens", "one by one, because of `yield`", "expected a list of batches")
+def one_batch_after_the_other(lengths, max_tokens):
+    """A generator, as a DataLoader's batch sampler is."""
+    too_long(lengths, max_tokens)
+    yield from fill(
+        by_length(lengths), lengths, lambda b, i: (len(b) + 1) * lengths[i] <= max_tokens
+    )
+
+
 # ---- repaired_loss
 
 
@@ -1266,3 +1295,10 @@ def repaired_with_pads_known_by_their_cost(model, source, target, pad_id):
         model(source, target[:, :-1]).mT, target[:, 1:], ignore_index=pad_id, reduction="none"
     )
     return costs.sum() / (costs > 0).sum()
+
+
+@wrong("repaired_loss", "the logits lose their first and the targets their last")
+def shifted_against_each_other(model, source, target, pad_id):
+    """[:, 1:] and [:, :-1] in each other's place."""
+    logits = model(source, target)[:, 1:]
+    return F.cross_entropy(logits.transpose(1, 2), target[:, :-1], ignore_index=pad_id)

@@ -1587,7 +1587,7 @@ class NewestLeftOut(Parts):
         return pairs[:-1] or pairs
 
 
-@wrong("CachedSelfAttention", "only the first token is kept")
+@wrong("CachedSelfAttention", "only the first token is seen", "not kept")
 class FirstOnly(Parts):
     """As in cross-attention: filled once, never added to."""
 
@@ -1936,6 +1936,14 @@ class WhatComesOutIsKept(Given):
         heads, _ = scaled_dot_product_attention(q, k, v)
         self.outputs.append(self.w_o(heads.transpose(1, 2).flatten(2)))
         return self.outputs[-1]
+
+
+@wrong("CachedSelfAttention", "only the first token is seen", "is_causal=True")
+class CausalForOneQuery(Parts):
+    """is_causal=True with one query: PyTorch's triangle begins at the upper left."""
+
+    def attend(self, q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
 # ---- repaired_states

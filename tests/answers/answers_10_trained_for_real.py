@@ -321,6 +321,20 @@ def counted_on(hypothesis, reference, n, seen=Counter()):  # noqa: B006
     return (seen & Counter(allowed)).total(), len(grams)
 
 
+@wrong("clipped_matches", "the larger of the two counts")
+def larger_counts(hypothesis, reference, n):
+    """max for min."""
+    found, wanted = Counter(grams(hypothesis, n)), Counter(grams(reference, n))
+    return sum(max(found[g], wanted[g]) for g in found if g in wanted), found.total()
+
+
+@wrong("clipped_matches", "every pair of equal n-grams counts")
+def every_pair_of_equals(hypothesis, reference, n):
+    """Two loops and an ==, without a break."""
+    found, wanted = grams(hypothesis, n), grams(reference, n)
+    return sum(one == other for one in found for other in wanted), len(found)
+
+
 # ---- corpus_bleu
 
 
@@ -725,6 +739,28 @@ def divided_by_the_last_count(model, batches, loss_fn):
     return total / max(count, 1)
 
 
+def divided_by(count, model, batches, loss_fn):
+    model.zero_grad()
+    total = 0.0
+    for batch in batches:
+        loss = loss_fn(model, batch)[0] / count
+        loss.backward()
+        total += loss.item()
+    return total
+
+
+@wrong("accumulate_gradients", "divided by the number of sentences")
+def mean_over_sentences(model, batches, loss_fn):
+    """len(batch) is taken for the number of its tokens."""
+    return divided_by(sum(map(len, batches)), model, batches, loss_fn)
+
+
+@wrong("accumulate_gradients", "divided by all places of the batches")
+def mean_over_places(model, batches, loss_fn):
+    """numel: <bos> and pads are counted as well."""
+    return divided_by(sum(batch.numel() for batch in batches), model, batches, loss_fn)
+
+
 # ---- average_checkpoints
 
 
@@ -1071,6 +1107,12 @@ def lengths_exchanged(d, f, N, V, S, T):
 def three_projections(d, f, N, V, S, T):
     """Q, K, V."""
     return line_by_line(d, f, N, V, S, T) - 6 * N * (S + 2 * T) * d * d
+
+
+@wrong("training_flops", "cross-attention has three projections")
+def cross_attention_without_w_o(d, f, N, V, S, T):
+    """W_Q, W_K, W_V; the fourth is forgotten in the second attention."""
+    return without()(d, f, N, V, S, T) - 6 * N * T * d * d
 
 
 # ---- repaired_bleu

@@ -495,6 +495,12 @@ def off_by_one(layers):
     return carried(layers[:-1]) if len(layers) > 1 else carried(layers)
 
 
+@wrong("attention_rollout", "the first layer is there twice")
+def first_layer_twice(layers):
+    """The product begins with it, and the loop does too."""
+    return carried([layers[0], *layers])
+
+
 # ---- head_importance
 
 

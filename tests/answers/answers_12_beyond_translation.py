@@ -561,6 +561,19 @@ def of_the_last_row(prefix_lengths, length):
     return mask.expand(len(prefix_lengths), 1, length, length)
 
 
+@wrong("prefix_mask", "later places see nothing")
+def only_the_prefix(prefix_lengths, length):
+    """The square of the prefix, and nothing around it."""
+    key = keys_in(prefix_lengths, length)
+    return key & key.mT
+
+
+@wrong("prefix_mask", "the triangle's diagonal is moved up by the prefix")
+def diagonal_moved_up(prefix_lengths, length):
+    """tril(n − 1) shows the first token the whole prefix, and all others too much."""
+    return torch.stack([triangle(length, max(n - 1, 0))[None] for n in prefix_lengths.tolist()])
+
+
 # ---- mask_tokens
 
 

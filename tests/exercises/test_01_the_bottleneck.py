@@ -488,6 +488,12 @@ def repair_mistakes(query, keys, lengths, W_q, W_k, v):
             lambda: soft((q[:, None] * k).sum(-1))
         ),
         "ReLU is used in the place of tanh.": lambda: soft(F.relu(q[:, None] + k) @ v),
+        "the scores are divided by √d_a: additive scores have no scale.": (
+            lambda: soft(scores / math.sqrt(len(v)))
+        ),
+        "the context is made of the projected keys, keys @ W_k; it is made of the keys.": (
+            lambda: (read(right[1], k), right[1])
+        ),
         "the context keeps an axis of length 1: squeeze(1) removes it.": (
             lambda: (right[0].unsqueeze(1), right[1])
         ),
@@ -495,8 +501,9 @@ def repair_mistakes(query, keys, lengths, W_q, W_k, v):
 
 
 NOTHING_LEFT = (
-    "A softmax over nothing but −inf gives NaN. It has to run over the keys, dim=1, and every "
-    "sentence has a real state."
+    "A softmax over nothing but −inf gives NaN: it has to run over the keys, dim=1, and every "
+    "sentence has a real state. And 0 · (−inf) is NaN: do not multiply by −inf, fill it in with "
+    "masked_fill or torch.where."
 )
 
 

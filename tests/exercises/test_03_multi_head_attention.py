@@ -117,6 +117,9 @@ def split_mistakes(x, heads):
         ),
         "the axis of the batch is swapped with that of the tokens.": lambda: cut.transpose(0, 1),
         "the heads stand in the opposite order.": split(x, heads).flip(1),
+        "head h begins at feature h, and not at h · d_k: the heads overlap.": (
+            lambda: torch.stack([x[..., h : h + d_k] for h in range(heads)], 1)
+        ),
         "every head gets the first d_k features.": (
             lambda: x[:, None, :, :d_k].expand(B, heads, L, d_k)
         ),
@@ -482,6 +485,7 @@ def test_the_module_begins_anew_in_each_call(MultiHeadAttention):
         return true_module(weights, 2, *given)
 
     expect_no_memory(module, right, first, second)
+    module, weights = made(MultiHeadAttention, 10, 2)  # one that was never called without a mask
     expect_no_memory(module, right, [*first, mask], [*second, mask.roll(1, -1)])
 
 

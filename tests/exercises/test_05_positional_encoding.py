@@ -223,6 +223,8 @@ def test_the_encoding_of_a_long_text(sinusoidal_encoding):
         "rounded ones. Use float32.": nearly(interleave(counted.sin(), counted.cos()), right)
     }
     expect(nearly(answer, right), right, mistakes, call="sinusoidal_encoding(1100, 6)")
+    right, answer = table_of(6000, 2).float(), sinusoidal_encoding(6000, 2)
+    expect(nearly(answer, right), right, call="sinusoidal_encoding(6000, 2)")
 
 
 def nearly(answer, right):

@@ -956,6 +956,13 @@ def decoder_mistakes(true, x, memory, target_mask, memory_mask):
     cross = true.cross_attention
     return {
         "target_mask is ignored: a word sees those after it.": lambda: run(lambda x: own(x, x)),
+        "a causal mask is put in, although target_mask is None: nothing is to be hidden.": (
+            lambda: (
+                run(lambda x: own(x, x, torch.ones(x.shape[1], x.shape[1]).tril() > 0))
+                if target_mask is None
+                else None
+            )
+        ),
         "memory_mask is ignored: the source's padding is read.": (
             lambda: run(c=lambda y: crossed(y, memory))
         ),

@@ -479,6 +479,9 @@ def embedding_mistakes(table, tokens):
             rows * math.sqrt(V)
         ),
         "the rows are multiplied by the root of the length: it is √d_model.": rows * math.sqrt(L),
+        "√d_model is cut to a whole number: use math.sqrt, not math.isqrt or int(…).": (
+            rows * math.isqrt(d_model)
+        ),
         "the rows are multiplied by √d_model twice.": rows * d_model,
         "the rows are multiplied by √(d_model / 2): that is the length of a position.": (
             rows * math.sqrt(d_model / 2)
@@ -923,6 +926,13 @@ def hunt_mistakes(stack, table, positions, source, target):
             "src_key_padding_mask": None
         },
         "src_key_padding_mask is turned round: True is *must not*": {"src_key_padding_mask": ~pads},
+        "both padding masks of the source are turned round: True is *must not*": {
+            "memory_key_padding_mask": ~pads,
+            "src_key_padding_mask": ~pads,
+        },
+        "src_mask hides the source's later words: the encoder may read all of them": {
+            "src_mask": causal(source.shape[1])
+        },
         "both padding masks of the source are missing": {
             "memory_key_padding_mask": None,
             "src_key_padding_mask": None,

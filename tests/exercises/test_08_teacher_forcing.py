@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from inspect import isgenerator
 from itertools import pairwise
 from numbers import Integral
 
@@ -478,6 +479,8 @@ def rate_mistakes(step, d_model, warmup):
         "it is multiplied by 2, a factor that some programs have.": lambda: (
             2 * width * min(up, down)
         ),
+        "d_model is taken to be 512, whatever it is.": lambda: 512**-0.5 * min(up, down),
+        "warmup is taken to be 4000, whatever it is.": lambda: width * min(down, step * 4000**-1.5),
         "the two entries are added.": lambda: width * (up + down),
         "the two entries are multiplied.": lambda: width * up * down,
         "it is rounded to a whole number.": lambda: int(width * min(up, down)),
@@ -520,6 +523,7 @@ def as_batches(result):
     """Return the batches as lists of whole numbers, or say what came instead."""
     assert result is not None, "The result is None. Is a `return` missing?"
     wanted = "expected a list of batches, each a list of indices"
+    assert not isgenerator(result), f"It gives batches one by one, because of `yield`; {wanted}."
     outer = (list, tuple)
     inner = (list, tuple, range, Tensor, np.ndarray)
     assert isinstance(result, outer), f"It returned {describe(result)}; {wanted}."
@@ -596,6 +600,9 @@ def expect_room(batches, lengths, max_tokens):
         elif (size - 1) * longest <= max_tokens or (size - 1) * max(widths[:-1]) <= max_tokens:
             why = "It is one sentence too many: test with the new sentence counted, in number "
             why += "and in length."
+        elif all(len(b) * min(lengths[i] for i in b) <= max_tokens for b in batches):
+            why = "It is filled by the *shortest* of its sentences. Are they sorted from long to "
+            why += "short, and is the newest taken for the longest?"
         elif all(len(b) <= max_tokens for b in batches):
             why = "Sentences are counted; count tokens, pads among them."
         else:
@@ -738,6 +745,10 @@ def repair_mistakes(model, source, target, pad_id):
             lambda: back.sum() / (reads != pad_id).sum()
         ),
         "it is shifted the wrong way, and pads are in the divisor.": lambda: back.mean(),
+        "the logits lose their first and the targets their last. It is the other way round: the "
+        "first logits answer the second token.": lambda: F.cross_entropy(
+            model(source, target)[:, 1:].transpose(1, 2), reads, ignore_index=pad_id
+        ),
         "the pads are counted as if they were words.": lambda: each.mean(),
         "the id 0 is taken for padding, whatever `pad_id` is.": lambda: (
             real(each, answers, 0).sum() / (answers != 0).sum()

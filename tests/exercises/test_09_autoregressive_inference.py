@@ -1000,7 +1000,10 @@ def cache_mistakes(w, heads, x, before=None):
         "the newest token is not among the keys: put it there first, it attends to itself too.": (
             run(keep=lambda t: slice(0, max(t, 1)))
         ),
-        "only the first token is kept, and not the later ones.": run(keep=lambda t: slice(0, 1)),
+        "only the first token is seen. Are the later ones not kept? Or does a causal mask of one "
+        "row (is_causal=True) hide them? The newest token may see all.": (
+            run(keep=lambda t: slice(0, 1))
+        ),
         "only the last two tokens are kept.": run(keep=lambda t: slice(max(t - 1, 0), t + 1)),
         "the first token is lost.": run(keep=lambda t: slice(min(t, 1), t + 1)),
         "w_o is missing: the heads stand side by side and are not mixed.": run(no_w_o=True),

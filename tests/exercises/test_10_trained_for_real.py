@@ -205,6 +205,18 @@ COUNTS = {
     "the total has one n-gram too few.": (
         lambda h, r, n: (clipped(h, r, n)[0], max(0, len(h) - n))
     ),
+    "the larger of the two counts is taken; it is the smaller (min, or & of two Counters).": (
+        lambda h, r, n: (
+            sum(max(c, ngrams(r, n)[g]) for g, c in ngrams(h, n).items() if g in ngrams(r, n)),
+            ngrams(h, n).total(),
+        )
+    ),
+    "every pair of equal n-grams counts, so that both counts are multiplied; take the smaller.": (
+        lambda h, r, n: (
+            sum(c * ngrams(r, n)[g] for g, c in ngrams(h, n).items()),
+            ngrams(h, n).total(),
+        )
+    ),
 }
 
 
@@ -542,6 +554,12 @@ def gradient_mistakes(model, batches, old):
         "only the last batch is left, not divided: the gradients are cleared inside of the "
         "loop.": times(count, last),
         "the sum is divided by the tokens of the last batch alone.": times(1 / count, of_sum),
+        "the sum is divided by the number of sentences: loss_fn says how many tokens count.": (
+            times(1 / sum(map(len, batches)), of_sum)
+        ),
+        "the sum is divided by all places of the batches: loss_fn says how many tokens count.": (
+            times(1 / sum(batch.numel() for batch in batches), of_sum)
+        ),
         "it is divided twice by the number of tokens.": times(1 / tokens, right),
         "it is divided by the number of tokens, and by the number of batches.": times(
             1 / len(batches), right
@@ -940,6 +958,9 @@ def flops_mistakes(d, f, N, V, S, T):
             decoder_projections=N * T * 3 * d * d,
             cross_queries=N * T * d * d,
         ),
+        "cross-attention has three projections: its W_Q or W_O is missing.": with_parts(
+            cross_queries=N * T * d * d
+        ),
         "a feed-forward network has one matrix: it has two.": with_parts(
             encoder_network=N * S * d * f, decoder_network=N * T * d * f
         ),
@@ -984,7 +1005,7 @@ def expect_flops(answer, *sizes):
 
 
 def test_operations_that_can_be_counted_by_hand(training_flops):
-    expect_flops(training_flops, 6, 10, 3, 17, 5, 7)
+    expect_flops(training_flops, 6, 10, 3, 17, 5, 8)  # sizes that keep all mistakes apart
     expect_flops(training_flops, 2, 3, 1, 5, 1, 1)
 
 

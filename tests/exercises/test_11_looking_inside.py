@@ -300,6 +300,9 @@ def rollout_mistakes(layers):
         "the first layer stands alone.": half[0],
         "the last layer is left out.": lambda: rolled(layers[:-1]),
         "the first layer is left out.": lambda: rolled(layers[1:]),
+        "the first layer is there twice: before the loop and in it.": (
+            lambda: rolled([layers[0], *layers])
+        ),
         "the weights of the last layer alone are averaged, without a residual.": means[-1],
         "each head is carried on by itself: the heads are averaged first.": per_head,
         "each head is carried on by itself, and the average is taken at the end: it is taken in "

@@ -301,6 +301,10 @@ def prefix_mistakes(lengths, length):
             key & causal
         ),
         "later places do not see the prefix.": (key & query) | (~key & ~query & causal),
+        "later places see nothing, not even themselves.": key & query,
+        "the triangle's diagonal is moved up by the prefix: every place sees as far ahead.": (
+            torch.stack([causal.new_ones(1, length, length).tril(max(n - 1, 0)) for n in lengths])
+        ),
         "later places see the prefix alone, and not each other.": (
             key | torch.eye(length, dtype=torch.bool)
         ),
