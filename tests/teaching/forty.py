@@ -241,7 +241,11 @@ def forty(outside: Path, port: int) -> dict[str, HandIn]:
 
 def honest() -> dict[str, HandIn]:
     """Return the submissions that deserve full points."""
-    helper = "return shared(query, keys, values)"
+    # At the first optimizer PyTorch puts functions of its own in the place of some of torch's.
+    helper = (
+        "torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)\n"
+        "    return shared(query, keys, values)"
+    )
     cells = {
         "Anna": one(json.dumps(solved())),
         "Ben": one(

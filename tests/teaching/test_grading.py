@@ -1,18 +1,37 @@
 """What grading is made of: whose notebook is which, what is striking, what is written."""
 
+import contextlib
 import csv
 import json
 import os
 
 import pytest
+from IPython.core import inputtransformer2
 
 from transformer_lab.checking import course_folder, read_cells
+from transformer_lab.checking.engine import Outcome
+from transformer_lab.checking.isolation import Walls
+from transformer_lab.checking.notebooks import load_cells
 from transformer_lab.checking.progress import tasks_in
 from transformer_lab.grading import find_submissions, look, points_of, similar_pairs
+from transformer_lab.grading import grade as command
 from transformer_lab.grading.grade import _known_by, _lesson
 from transformer_lab.grading.marks import Row, page_names, write_marks
 from transformer_lab.grading.rubric import rubric
-from transformer_lab.grading.similarity import THRESHOLDS, likeness, runs_of, thresholds
+from transformer_lab.grading.similarity import (
+    THRESHOLDS,
+    likeness,
+    runs_of,
+    source_of,
+    thresholds,
+)
+from transformer_lab.grading.submissions import (
+    MOST_CELLS,
+    MOST_CODE,
+    MOST_NOTES,
+    definitions,
+)
+from transformer_lab.support import files
 
 LESSONS = [_known_by(_lesson(number)) for number in ("01", "02")]
 FIRST, SECOND = (lesson.name for lesson in LESSONS)
@@ -100,6 +119,92 @@ def test_a_pipe_does_not_hang_and_a_link_is_not_followed(tmp_path):
     assert found["ben", SECOND].problem.startswith("a symbolic link")
 
 
+def test_a_link_to_itself_is_a_link(tmp_path):
+    hand_in(tmp_path, f"anna/{SECOND}.ipynb")
+    (tmp_path / "ben").symlink_to("ben")
+    found, _ = found_in(tmp_path)
+    assert found["ben", SECOND].problem.startswith("a symbolic link")
+
+
+def test_a_folder_that_cannot_be_read_is_said(tmp_path, monkeypatch):
+    hand_in(tmp_path, f"anna/{SECOND}.ipynb", f"ben/{SECOND}.ipynb", f"zoe{'/x' * 9}/a.ipynb")
+    scan = os.scandir
+
+    def refusing(path):
+        if "ben" in str(path):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    found, _ = found_in(tmp_path)
+    assert not found["anna", SECOND].problem
+    for student in ("ben", "zoe"):
+        assert found[student, SECOND].problem == "a folder that cannot be read, or lies too deep"
+
+
+@pytest.mark.parametrize("ending", [".ipynb.txt", ".ipynb.json", ".IPYNB"])
+def test_the_endings_that_a_browser_makes_are_taken(tmp_path, ending):
+    hand_in(tmp_path, f"anna/{SECOND}{ending}", f"ben_{SECOND}{ending}")
+    found, _ = found_in(tmp_path)
+    assert [student for student, _ in found] == ["anna", "ben"]
+    assert all(each.cells for each in found.values())
+
+
+def test_who_has_handed_in_another_kind_of_file_has_a_row_that_names_it(tmp_path):
+    names = f"anna/{SECOND}.py", "ben_4711_assignsubmission_file_x.zip", f"chloe_{SECOND}.py"
+    hand_in(tmp_path, *names, "marks.csv", f"zoe/{SECOND}.ipynb", "zoe/notes.txt", text="x")
+    found, _ = found_in(tmp_path)
+    assert [student for student, _ in found] == ["anna", "ben", "chloe", "zoe"]
+    for student, file in zip(("anna", "ben", "chloe"), names, strict=False):
+        submission = found[student, SECOND]
+        assert submission.problem == f"no notebook, but {file.removeprefix('anna/')}"
+        assert submission.path is None
+
+
+def test_what_lies_beside_nbgraders_folder_is_said(tmp_path):
+    hand_in(tmp_path, f"submitted/anna/{SECOND}.ipynb", f"ben/{SECOND}.ipynb", "source/x.ipynb")
+    found, notes = found_in(tmp_path)
+    assert [student for student, _ in found] == ["anna"]
+    assert notes == ["ben lies beside submitted/ and was not read"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["\u3000", "\u00a0\n", "!ls\n" * 9, "-" * 10**5 + "1", "a\0b", "'\ud800'", "%%", "%x \ud800"],
+    ids=["wide space", "no-break space", "shell", "deep", "null", "half", "magic", "half in magic"],
+)
+def test_a_cell_that_no_parser_takes_leaves_the_others(source, monkeypatch):
+    monkeypatch.setattr(inputtransformer2, "TRANSFORM_LOOP_LIMIT", 5)  # of 500, for the shell's
+    cells = [("code", source), ("code", "def attend_one(): pass")]
+    assert definitions(cells) == ["attend_one"]
+    assert look(cells, ["attend_one"]) == ["no check of attend_one"]
+    assert "attend_one" in load_cells(cells, "a notebook")
+    assert source_of(cells, ["attend_one"]).startswith("def attend_one")
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        (["pass"] * (MOST_CELLS + 1), f"too large: {MOST_CELLS + 1} cells"),
+        (["x = 1\n" * MOST_CODE], f"too large: {6 * MOST_CODE} characters of code"),
+        (["!ls\n%who\nx?\nx = !ls\n" * 200], "too large: 800 lines of magic"),
+    ],
+)
+def test_what_would_take_minutes_to_parse_is_too_large(tmp_path, cells, words):
+    text = json.dumps({"cells": [{"cell_type": "code", "source": each} for each in cells]})
+    hand_in(tmp_path, f"anna/{SECOND}.ipynb", text=text)
+    found, _ = found_in(tmp_path)
+    assert found["anna", SECOND].problem == words
+
+
+def test_of_many_notes_about_one_student_the_first_are_kept(tmp_path):
+    hand_in(tmp_path, *(f"anna/{n:03}.ipynb" for n in range(99)), text='{"cells": []}')
+    hand_in(tmp_path, *(f"ben/{n:03}.ipynb" for n in range(100)))
+    found, notes = found_in(tmp_path)
+    assert len(notes) == MOST_NOTES + 1 and notes[-1] == "anna: and 79 more"
+    assert len(found["ben", SECOND].flags) == MOST_NOTES + 1
+
+
 def test_names_that_look_the_same_are_told_apart(tmp_path):
     hand_in(
         tmp_path,
@@ -152,6 +257,13 @@ def test_a_striking_line_is_flagged(source, words):
     assert any(words in flag for flag in look([("code", source)], ["attend_one"]))
 
 
+def test_flags_stay_few_and_short():
+    cells = [("code", f"torch.{'a' * 10**3}{n} = 1") for n in range(1000)]
+    flags = look([*cells, ("code", "check(attend_one)\ncheck = 1")], ["attend_one"])
+    assert len(flags) == MOST_NOTES + 1 and flags[-1] == "and 981 more"
+    assert max(map(len, flags)) < 150
+
+
 @pytest.mark.parametrize(
     "lesson", [path.stem for path in course_folder().glob("exercises/*.ipynb")]
 )
@@ -192,6 +304,13 @@ def test_renamed_variables_are_the_same_answer():
     assert likeness(runs_of(LONG), runs_of(OTHER)) < 0.2
 
 
+@pytest.mark.parametrize("deep", ["return " + "+".join(["1"] * 900), f"torch{'.a' * 900} = 1"])
+def test_what_is_nested_too_deeply_is_not_compared(deep):
+    cells = [("code", f"def attend_one(): {deep}")]
+    assert source_of(cells, ["attend_one"]) == ""
+    assert look(cells, ["attend_one"])[-1] == "no check of attend_one"
+
+
 def test_a_pair_is_reported_if_it_is_alike_in_two_tasks():
     both = {"anna": LONG, "ben": RENAMED, "chloé": OTHER}
     assert similar_pairs({"attend_one": both}) == []
@@ -223,12 +342,13 @@ def test_marks_are_harmless_in_a_spreadsheet_and_in_a_browser(tmp_path):
     evil = "=cmd|' /C calc'!A0<script>alert(1)</script>"
     rows = [
         Row(evil, SECOND, "f", "wrong", 0, 1.25, ["a", "b"], "<b>why</b>", "<b>all</b>", 5),
-        Row("anna", SECOND, "f", "passed", 5, 0.5, possible=5),
+        Row("＝1;=2;-3", SECOND, "f", "passed", 5, 0.5, ["x", "=1", "y"], possible=5),
     ]
     write_marks(tmp_path, rows, {"warning": "", "about": "", "flagged": {evil: ["x"]}}, [])
     with (tmp_path / "marks.csv").open(encoding="utf-8-sig", newline="") as file:
         table = list(csv.reader(file))
     assert table[1][0] == f"'{evil}" and table[1][5:] == ["1.2", "a; b"]
+    assert table[2][0] == "'＝1;'=2;'-3" and table[2][6] == "x; '=1; y"
     pages = list(tmp_path.rglob("*.html"))
     assert len(pages) == 3
     assert not any("<script>" in page.read_text() or "<b>" in page.read_text() for page in pages)
@@ -251,6 +371,52 @@ def test_the_class_page_puts_the_most_frequent_diagnosis_first(tmp_path):
 
 
 def test_no_two_pages_have_one_name():
-    names = page_names(["a/b", "a_b", "A_B", "../..", "", "x" * 300])
-    assert len({name.casefold() for name in names.values()}) == 6
+    names = page_names(["a/b", "a_b", "A_B", "../..", "", "x" * 300, "\U0001d400" * 60])
+    assert len({name.casefold() for name in names.values()}) == 7
     assert all("/" not in name and len(name) < 80 for name in names.values())
+    # A file that is being written has a longer name, and no system takes more than 255 bytes.
+    assert all(len(name.encode()) < 230 for name in names.values())
+
+
+# ---- The command, without its children
+
+
+def graded(folder, monkeypatch, why=""):
+    """Grade `folder`/in; the checks say of every task that it is wrong, and `why`."""
+
+    def judge(cells, name, checks, tasks, *_):
+        return [Outcome("wrong", why, why) for _ in tasks], []
+
+    around = Walls(folder, folder, [], 2**30, means="bubblewrap")
+    monkeypatch.setattr(command, "judge_notebook", judge)
+    monkeypatch.setattr(command, "walls", lambda *_: contextlib.nullcontext(around))
+    assert command.grade(folder / "in", ["02"], folder / "out") == 0
+    return json.loads((folder / "out" / "marks.json").read_text("utf-8"))
+
+
+def test_half_a_character_in_a_message_does_not_end_the_grading(tmp_path, monkeypatch):
+    hand_in(tmp_path / "in", f"anna/{SECOND}.ipynb")
+    rows = graded(tmp_path, monkeypatch, "ValueError: \ud800!")["rows"]
+    assert {row["message"] for row in rows} == {"ValueError: ?!"}
+
+
+def test_a_large_class_has_large_marks(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "JSON_LIMIT", 100)
+    hand_in(tmp_path / "in", f"anna/{SECOND}.ipynb")
+    first = graded(tmp_path, monkeypatch, "first")
+    assert graded(tmp_path, monkeypatch, "second") == first  # nothing was graded again
+
+
+def test_marks_beside_the_submissions_are_no_student(tmp_path, monkeypatch):
+    hand_in(tmp_path / "in", f"anna/{SECOND}.ipynb")
+    (tmp_path / "out").symlink_to("in")
+    first = graded(tmp_path, monkeypatch)
+    assert graded(tmp_path, monkeypatch)["rows"] == first["rows"]
+
+
+def test_who_is_gone_is_gone_from_all_marks(tmp_path, monkeypatch):
+    hand_in(tmp_path / "in", f"anna/{SECOND}.ipynb", f"ben/{SECOND}.ipynb")
+    assert len(graded(tmp_path, monkeypatch)["rows"]) == 12
+    (tmp_path / "in" / "ben" / f"{SECOND}.ipynb").unlink()
+    (tmp_path / "in" / "ben").rmdir()
+    assert {row["student"] for row in graded(tmp_path, monkeypatch)["rows"]} == {"anna"}

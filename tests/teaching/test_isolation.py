@@ -17,7 +17,7 @@ import forty as class_
 
 from transformer_lab.checking import course_folder
 from transformer_lab.checking.isolation import MEANS, Walls, walls
-from transformer_lab.checking.records import Canary, Judged, Ready, decode, encode
+from transformer_lab.checking.records import Canary, Judged, Loaded, Ready, decode, encode
 from transformer_lab.checking.sandbox import PACKAGE
 from transformer_lab.grading import grade as command
 
@@ -105,9 +105,15 @@ def test_what_does_not_work_is_not_taken(monkeypatch):
             pass
 
 
-@pytest.mark.serial
-def test_a_grading_that_was_stopped_leaves_nobody_and_goes_on(tmp_path):
-    loop = class_.attend("while True: pass")
+DEAF = """import signal
+    for each in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
+    while True: pass"""
+
+
+def stopped(tmp_path, how):
+    """Stop a grading in the middle; return its process, its errors, and whether nobody is left."""
+    loop = class_.attend(DEAF)
     hand_ins = {"anna": class_.one(json.dumps(class_.solved())), "zoe": class_.one(loop)}
     class_.write(tmp_path / "in", hand_ins)
     line = [sys.executable, "-m", "transformer_lab", "grade", str(tmp_path / "in"), "--lesson=02"]
@@ -118,16 +124,29 @@ def test_a_grading_that_was_stopped_leaves_nobody_and_goes_on(tmp_path):
         first = subprocess.Popen(line, stderr=subprocess.PIPE)
     finally:
         signal.signal(signal.SIGINT, before)
-    marks = tmp_path / "out" / "marks.json"
-    while not marks.exists() and first.poll() is None:
+    while not (tmp_path / "out" / "marks.json").exists() and first.poll() is None:
         time.sleep(0.2)
-    time.sleep(1)
+    time.sleep(5)  # until the second one is at work, and deaf
     family = psutil.Process(first.pid).children(recursive=True)
-    first.send_signal(signal.SIGINT)
+    first.send_signal(how)
     _, errors = first.communicate(timeout=120)
-    assert first.returncode == 130 and b"goes on" in errors
     _, left = psutil.wait_procs(family, timeout=2)
-    assert family and all(each.status() == psutil.STATUS_ZOMBIE for each in left)  # ended, unburied
+    ended = family and all(each.status() == psutil.STATUS_ZOMBIE for each in left)  # unburied
+    return first, errors, ended
+
+
+@pytest.mark.serial
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv")
+def test_a_grading_that_was_killed_leaves_nobody(tmp_path):
+    first, _, nobody_is_left = stopped(tmp_path, signal.SIGKILL)
+    assert first.returncode == -signal.SIGKILL and nobody_is_left
+
+
+@pytest.mark.serial
+def test_a_grading_that_was_stopped_leaves_nobody_and_goes_on(tmp_path):
+    first, errors, nobody_is_left = stopped(tmp_path, signal.SIGINT)
+    assert first.returncode == 130 and b"goes on" in errors and nobody_is_left
+    marks = tmp_path / "out" / "marks.json"
     (kept,) = json.loads(marks.read_text("utf-8"))["kept"]
     shutil.copyfile(tmp_path / "in" / "anna" / f"{class_.LESSON}.ipynb", tmp_path / "x")
     shutil.move(tmp_path / "x", tmp_path / "in" / "zoe" / f"{class_.LESSON}.ipynb")
@@ -159,6 +178,12 @@ def test_a_bad_argument_is_a_value_error(tmp_path, arguments, words):
 @pytest.mark.parametrize("record", [Ready(), Judged(1, "passed", "", "x"), Canary(0, True, ["a"])])
 def test_a_record_comes_back_as_it_was(record):
     assert decode(encode(record, "token"), "token") == record
+
+
+def test_a_long_record_is_cut():
+    problems = ["\U0001f600" * 10**6] * 100
+    line = encode(Loaded(problems), "token")
+    assert len(line) < 2**20 and decode(line, "token").problems[0] == "\U0001f600" * 1000
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ ROOM_SIZE = 64 * 2**20  # bytes that the child may write
 # Of the numbers that no account has; one for each child, so that its processes can be counted.
 FIRST_USER, USERS = 61184, 4096
 MARK = "TRANSFORMER_LAB_CHILD"
-CHILD = ("-m", "transformer_lab.checking.child")
+CHILD = ("-P", "-m", "transformer_lab.checking.child")  # -P: nothing beside it is imported
 
 # Arguments: the new root, its size, then pairs of "bind" or "link" and what, "--", the command.
 BUILD_A_ROOM = """
@@ -206,7 +206,7 @@ class Walls:
         if self.means == "bubblewrap":
             command = [*self._bubblewrap(), *command]
         elif self.means == "unshare":
-            command = [*self._unshare(), *_without_rights(user), *command]
+            command = [*_with_parent(), *self._unshare(), *_without_rights(user), *command]
         else:
             shutil.rmtree(self.folder, ignore_errors=True)
             self.folder.mkdir(parents=True)
@@ -271,7 +271,14 @@ KEPT_FOR_SETPRIV = ("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID")
 def _as_user(user: int | None) -> list[str]:
     if user is None:
         return []
-    return ["setpriv", "--reuid", str(user), "--regid", str(user), "--clear-groups"]
+    # Who becomes another user forgets that he was to die with his parent.
+    changes = ("--reuid", str(user), "--regid", str(user), "--clear-groups")
+    return [*_with_parent(), *changes]
+
+
+def _with_parent() -> list[str]:
+    """Have what follows killed by the system when its parent ends, even by kill -9."""
+    return ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
 
 
 def _without_rights(user: int | None) -> list[str]:

@@ -90,12 +90,15 @@ def parse_cell(source: str) -> ast.Module:
     except SyntaxError:
         from IPython.core.inputtransformer2 import TransformerManager
 
-        first = source.lstrip().split(maxsplit=1)[0]
+        first = next(iter(source.split(maxsplit=1)), "")  # a space of another kind is no code
         if first.startswith("%%"):
             if first not in TRANSPARENT:
                 return ast.Module([], [])
             source = source.replace(source.lstrip().splitlines()[0], "", 1)
-        return ast.parse(TransformerManager().transform_cell(source))
+        try:
+            return ast.parse(TransformerManager().transform_cell(source))
+        except RuntimeError as error:  # IPython's, for hundreds of magic lines
+            raise SyntaxError(str(error)) from None
 
 
 def _is_definition(statement: ast.stmt) -> bool:

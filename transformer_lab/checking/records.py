@@ -8,6 +8,7 @@ import json
 from dataclasses import asdict, dataclass, fields
 
 LONGEST = 20_000  # characters of a message; the rest of a longer one is cut off
+MOST, LONGEST_OF_MANY = 50, 1000  # items of a list, and characters of each
 
 
 @dataclass(frozen=True)
@@ -66,11 +67,14 @@ KINDS = {kind.__name__: kind for kind in (Ready, Loaded, Started, Judged, Canary
 
 def encode(record: Record, token: str) -> bytes:
     """Return the line of a record."""
-    values = {
-        name: value[:LONGEST] if isinstance(value, str | list) else value
-        for name, value in asdict(record).items()
-    }
+    values = {name: _cut(value) for name, value in asdict(record).items()}
     return (json.dumps({"token": token, "kind": type(record).__name__} | values) + "\n").encode()
+
+
+def _cut(value: int | str | list) -> int | str | list:
+    if isinstance(value, list):
+        return [each[:LONGEST_OF_MANY] for each in value[:MOST]]
+    return value[:LONGEST] if isinstance(value, str) else value
 
 
 def decode(line: bytes, token: str) -> Record:

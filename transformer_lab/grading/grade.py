@@ -31,7 +31,7 @@ from transformer_lab.grading.submissions import (
     Submission,
     find_submissions,
 )
-from transformer_lab.support.files import locked, read_json, remove_leftovers, write_json
+from transformer_lab.support.files import locked, remove_leftovers, write_json
 from transformer_lab.support.validation import require
 
 MARKS = "marks.json"
@@ -108,7 +108,8 @@ def grade(
     require(memory >= 0.5, f"memory must be at least 0.5 GB, got {memory}")
     source, folder = Path(submissions), Path(output)
     course = [_lesson(each) for each in dict.fromkeys(lessons)]
-    found, strays = find_submissions(source, [_known_by(each) for each in course], [folder])
+    known, own = [_known_by(each) for each in course], [folder, folder / "feedback"]
+    found, strays = find_submissions(source, known, own)
     hidden = [course_folder() / "solutions", course_folder() / "tests", source, folder]
     size = int(memory * 2**30)
     with locked(folder), walls(course_folder(), PACKAGE, hidden, size, isolation) as around:
@@ -194,7 +195,8 @@ class _Class:
             self._row(
                 Row(
                     *(submission.student, lesson.name, "", outcome.state, 0),
-                    *(outcome.seconds, flags + notes, outcome.why, outcome.message),
+                    *(outcome.seconds, flags + notes),
+                    *(_writable(outcome.why), _writable(outcome.message)),
                 ),
                 lesson,
                 task,
@@ -239,12 +241,17 @@ def _stopping(pool: ThreadPoolExecutor) -> Iterator[threading.Event]:
         raise
 
 
+def _writable(text: str) -> str:
+    """Return text with a question mark for each half of a character: no file can hold one."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 def _kept(path: Path) -> dict[str, list[Row]]:
     """Return what an earlier run has done; nothing of a file that is damaged."""
     try:
-        kept = read_json(path)["kept"]
+        kept = json.loads(path.read_bytes())["kept"]
         return {key: [row_of(values) for values in rows] for key, rows in kept.items()}
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return {}
 
 
@@ -269,15 +276,16 @@ def _write(
         "flagged": {student: flags for student, flags in flagged.items() if flags},
     }
     write_marks(folder, rows, notes, pairs)
-    stored = read_json(folder / MARKS) if (folder / MARKS).exists() else {"kept": {}}
+    kept = {key: [asdict(row) for row in mine] for key, mine in _kept(folder / MARKS).items()}
     marks: dict[str, Any] = {
         "isolation": around.means,
         "warning": around.warning,
         "about": NOTE,
         "rows": [asdict(row) for row in rows],
         "alike": [{"students": [one, other], "tasks": tasks} for one, other, tasks in pairs],
+        "kept": kept,
     }
-    write_json(folder / MARKS, marks | stored)
+    write_json(folder / MARKS, marks)
 
 
 def _passed_answers(

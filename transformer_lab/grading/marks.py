@@ -67,15 +67,17 @@ def _csv(rows: Sequence[Row]) -> str:
 
 
 def _harmless(value: Any) -> Any:
-    """Keep a spreadsheet from taking a text for a formula."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in tuple("=+-@\t\r") else value
+    """Keep a spreadsheet from taking a text for a formula, also where it splits at semicolons."""
+    if not isinstance(value, str):
+        return value
+    return re.sub(r"(^|;\s*)(?=[=+\-@＝＋－＠\t\r])", r"\1'", value)
 
 
 def page_names(students: Sequence[str] | Mapping[str, Any]) -> dict[str, str]:
     """Return a file name for each student, no two the same on any file system."""
     names: dict[str, str] = {}
     for student in students:
-        base = re.sub(r"[^\w-]+", "_", student).strip("_")[:60] or "student"
+        base = re.sub(r"[^\w-]+", "_", student).strip("_")[:50] or "student"
         name, number = base, 2
         while f"{name}.html".casefold() in {each.casefold() for each in names.values()}:
             name, number = f"{base}-{number}", number + 1

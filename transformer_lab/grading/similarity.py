@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from transformer_lab.checking.course import course_folder
-from transformer_lab.checking.notebooks import parse_cell
+from transformer_lab.grading.submissions import tree_of
 
 RUN = 5  # nodes
 SHORTEST = 40  # runs: a shorter answer can be written in one way only
@@ -58,15 +58,14 @@ def likeness(one: frozenset, other: frozenset) -> float:
 
 def source_of(cells: Sequence[tuple[str, str]], names: Sequence[str]) -> str:
     """Return the source of the last definitions of these names."""
-    last: dict[str, str] = {}
+    last: dict[str, ast.stmt] = {}
     for kind, source in cells:
         if kind == "code":
-            try:
-                body = parse_cell(source).body
-            except (SyntaxError, ValueError, MemoryError, RecursionError):
-                continue
-            last |= {each.name: ast.unparse(each) for each in body if hasattr(each, "name")}
-    return "\n\n".join(last[name] for name in names if name in last)
+            last |= {each.name: each for each in tree_of(source).body if hasattr(each, "name")}
+    try:
+        return "\n\n".join(ast.unparse(last[name]) for name in names if name in last)
+    except RecursionError:  # too deeply nested to be compared
+        return ""
 
 
 def runs_of(source: str) -> frozenset:

@@ -6,7 +6,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
-from transformer_lab.checking.notebooks import parse_cell
+from transformer_lab.grading.submissions import some_of, tree_of
 
 CHECKER = "transformer_lab.checking"
 MODULES = {
@@ -23,6 +23,7 @@ NAMES = {
     **dict.fromkeys(("rmtree", "unlink", "rmdir"), "deleting files"),
 }
 SECRET = re.compile(r"solutions[/\\]|tests[/\\]|answers_\d\d|test_\d\d_")
+LONGEST = 100  # characters of a flag
 OWN = ("transformer_lab", "torch", "numpy", "math", "builtins", "diagnosis", "sandbox", "np", "F")
 
 
@@ -34,13 +35,12 @@ def look(cells: Sequence[tuple[str, str]], tasks: Collection[str]) -> list[str]:
             continue
         if any(unicodedata.category(each) == "Cf" for each in source):
             flags.append(f"cell {number}: invisible characters")
-        try:
-            tree = parse_cell(source)
-        except (SyntaxError, ValueError, MemoryError, RecursionError):
-            continue
-        flags += [f"cell {number}: {what}" for what in dict.fromkeys(_striking(tree, tasks))]
+        tree = tree_of(source)
+        striking = dict.fromkeys(what[:LONGEST] for what in _striking(tree, tasks))
+        flags += [f"cell {number}: {what}" for what in striking]
         defined.update(each.name for each in tree.body if hasattr(each, "name"))
         checked |= _checked(tree)
+    flags = some_of(flags)
     flags += [f"{each} is defined {defined[each]} times" for each in tasks if defined[each] > 1]
     return flags + [f"no check of {each}" for each in tasks if each not in checked]
 
@@ -66,8 +66,8 @@ def _striking(tree: ast.Module, tasks: Collection[str]) -> Iterator[str]:
             case ast.Name(id="check", ctx=ast.Store()):
                 yield "defines check"
             case ast.Attribute(attr=name, value=value, ctx=ast.Store()):
-                if _root(value) in OWN:
-                    yield f"changes {ast.unparse(node)}"
+                if (whole := f"{_dotted(value)}.{name}").split(".")[0] in OWN:
+                    yield f"changes {whole}"
             case ast.Call(func=ast.Name(id="setattr" | "exec" | "eval" | "__import__" as name)):
                 yield f"calls {name}"
             case ast.ClassDef(body=body):
@@ -82,10 +82,13 @@ def _imported(module: str) -> Iterator[str]:
         yield f"imports {module}: {MODULES[module.split('.')[0]]}"
 
 
-def _root(node: ast.expr) -> str:
+def _dotted(node: ast.expr) -> str:
+    """Return a.b.c; nothing for what does not begin with a name."""
+    parts = []
     while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
         node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
 
 
 def _checked(tree: ast.Module) -> set[str]:

@@ -23,8 +23,14 @@ from pathlib import Path
 from transformer_lab.checking.notebooks import parse_cell, read_cells
 
 LARGEST = 20 * 2**20  # bytes; a notebook without pictures has some hundred thousand
+MOST_CELLS, MOST_CODE = 2000, 100_000  # cells, and characters in them; a lesson has 6,000 of code
+# IPython reads a cell anew for each of its magic lines: this many characters take some seconds.
+MOST_READ, MAGIC = 1_000_000, re.compile(r"^\s*[%!?,;/]|=[ \t]*[%!]|\?[ \t]*$", re.MULTILINE)
 DEEPEST = 6  # folders
-UNREADABLE = "unreadable"
+MOST_NOTES = 20  # of a student; more are counted
+UNREADABLE, NO_NOTEBOOK = "unreadable", "no notebook"
+NBGRADERS = ("source", "release", "submitted", "autograded", "feedback")
+NOTEBOOK = re.compile(r"\.ipynb(\.txt|\.json)?$", re.IGNORECASE)  # browsers add an ending
 MOODLE = re.compile(
     r"^(?P<student>.+?)_\d+_assignsubmission_(?:file|onlinetext)(?:_(?P<file>.*))?$"
 )
@@ -75,6 +81,7 @@ def find_submissions(
     if not folder.is_dir():
         raise ValueError(f"{folder} is not a folder of submissions")
     root = folder / "submitted" if (folder / "submitted").is_dir() else folder
+    notes = _beside(folder) if root != folder else []
     files: dict[str, list[_File]] = defaultdict(list)
     for path, student, stem in _walk(root, lessons, leave_out):
         found = files[student]
@@ -82,11 +89,11 @@ def find_submissions(
             found.append(_read(_File(path, student, stem), lessons))
     if not files:
         raise ValueError(f"{folder} holds no submission: neither a folder nor a notebook")
-    shown, notes = _shown_names(files), []
-    submissions = []
+    shown, submissions = _shown_names(files), []
     for student in sorted(files, key=lambda each: shown[each][0]):
         name, flags = shown[student]
         mine, odd = _of_student(name, files[student], lessons, root)
+        odd = some_of(odd)
         for each in mine:
             each.flags = flags + each.flags + odd
         submissions += mine
@@ -98,29 +105,61 @@ def _walk(
     root: Path, lessons: Sequence[Lesson], leave_out: Sequence[Path]
 ) -> Iterator[tuple[Path | None, str, str]]:
     """Yield (notebook, student, rest of its name); (None, student, "") for a student's folder."""
-    hidden = {each.resolve() for each in leave_out}
-    for entry in sorted(os.scandir(root), key=lambda each: each.name):
-        path = Path(entry.path)
-        if entry.name.startswith((".", "__")) or path.resolve() in hidden:
+    hidden = {os.path.realpath(each) for each in leave_out}
+    for entry in _entries(root):
+        path, stem = Path(entry.path), _stem(entry.name)
+        if entry.name.startswith("__") or os.path.realpath(path) in hidden:
             continue
         if entry.is_dir(follow_symlinks=False):
             student = _student_of_folder(entry.name)
             yield None, student, ""
-            for file in _notebooks_in(path):
-                yield file, student, file.stem
-        elif entry.is_symlink() or path.suffix == ".ipynb":
-            yield path, *_student_of_file(path.stem, lessons)
+            found = list(_files_in(path))
+            notebooks = [file for file in found if NOTEBOOK.search(file.name)]
+            odd = [file for file in found if file.is_symlink() or file.is_dir()]
+            for file in dict.fromkeys(notebooks + odd) if notebooks else found:
+                yield file, student, _stem(file.name)
+        elif entry.is_symlink() or NOTEBOOK.search(entry.name) or _is_hand_in(stem, lessons):
+            yield path, *_student_of_file(stem, lessons)
 
 
-def _notebooks_in(folder: Path, depth: int = 0) -> Iterator[Path]:
-    for entry in sorted(os.scandir(folder), key=lambda each: each.name):
-        if entry.name.startswith("."):  # .ipynb_checkpoints
-            continue
+def _files_in(folder: Path, depth: int = 0) -> Iterator[Path]:
+    """Yield the files in a folder and those below; of a folder that cannot be read, itself."""
+    try:
+        entries = _entries(folder) if depth <= DEEPEST else None
+    except OSError:
+        entries = None
+    if entries is None:
+        yield folder
+        return
+    for entry in entries:
         if entry.is_dir(follow_symlinks=False):
-            if depth < DEEPEST:
-                yield from _notebooks_in(Path(entry.path), depth + 1)
-        elif entry.is_symlink() or entry.name.endswith(".ipynb"):
+            yield from _files_in(Path(entry.path), depth + 1)
+        else:
             yield Path(entry.path)
+
+
+def _entries(folder: Path) -> list[os.DirEntry]:
+    """Return what lies in a folder, in order, but for .ipynb_checkpoints and the like."""
+    with os.scandir(folder) as entries:
+        return sorted((e for e in entries if not e.name.startswith(".")), key=lambda e: e.name)
+
+
+def _is_hand_in(stem: str, lessons: Sequence[Lesson]) -> bool:
+    """Return whether a flat file is a student's, though it is no notebook."""
+    return bool(MOODLE.match(stem) or CANVAS.match(stem)) or any(x.name in stem for x in lessons)
+
+
+def _beside(folder: Path) -> list[str]:
+    """Return what lies beside nbgrader's submitted/ and does not belong there."""
+    return [
+        f"{visible(each.name)} lies beside submitted/ and was not read"
+        for each in _entries(folder)
+        if each.name not in NBGRADERS and (each.is_dir() or NOTEBOOK.search(each.name))
+    ]
+
+
+def _stem(name: str) -> str:
+    return NOTEBOOK.sub("", name) if NOTEBOOK.search(name) else Path(name).stem
 
 
 def _student_of_folder(name: str) -> str:
@@ -150,8 +189,12 @@ def _read(file: _File, lessons: Sequence[Lesson]) -> _File:
         about = file.path.lstat()
         if stat.S_ISLNK(about.st_mode):
             file.problem = "a symbolic link, which is not followed"
+        elif stat.S_ISDIR(about.st_mode):
+            file.problem = "a folder that cannot be read, or lies too deep"
         elif not stat.S_ISREG(about.st_mode):
             file.problem = "not a file"
+        elif not NOTEBOOK.search(file.path.name):
+            file.problem = NO_NOTEBOOK
         elif about.st_size > LARGEST:
             file.problem = f"too large: {about.st_size / 1e6:.0f} MB"
         elif about.st_size == 0:
@@ -159,6 +202,7 @@ def _read(file: _File, lessons: Sequence[Lesson]) -> _File:
         else:
             file.digest = hashlib.sha256(file.path.read_bytes()).hexdigest()
             file.cells = read_cells(file.path)
+            file.problem = _too_long(file.cells)
     except OSError as error:
         file.problem = f"cannot be read: {error.strerror}"
     except ValueError as error:
@@ -167,6 +211,18 @@ def _read(file: _File, lessons: Sequence[Lesson]) -> _File:
     if not file.problem:
         file.lesson = recognise(file.cells, lessons, file.lesson)
     return file
+
+
+def _too_long(cells: Sequence[tuple[str, str]]) -> str:
+    """Return why the cells would take too long to parse, or nothing."""
+    code = [source for kind, source in cells if kind == "code"]
+    size, magics = sum(map(len, code)), [len(MAGIC.findall(source)) for source in code]
+    if len(cells) > MOST_CELLS:
+        return f"too large: {len(cells)} cells"
+    if size > MOST_CODE:
+        return f"too large: {size} characters of code"
+    read = sum(number * len(source) for number, source in zip(magics, code, strict=True))
+    return f"too large: {sum(magics)} lines of magic" if read > MOST_READ else ""
 
 
 def _lesson_by_name(stem: str, lessons: Sequence[Lesson]) -> str | None:
@@ -194,13 +250,17 @@ def definitions(cells: Sequence[tuple[str, str]]) -> list[str]:
     found = []
     for kind, source in cells:
         if kind == "code":
-            try:
-                body = parse_cell(source).body
-            except (SyntaxError, ValueError, MemoryError, RecursionError):
-                continue
             kinds = ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef
-            found += [each.name for each in body if isinstance(each, kinds)]
+            found += [each.name for each in tree_of(source).body if isinstance(each, kinds)]
     return found
+
+
+def tree_of(source: str) -> ast.Module:
+    """Parse a cell; one that cannot be parsed, whatever the parser or IPython says, is empty."""
+    try:
+        return parse_cell(source)
+    except Exception:
+        return ast.Module([], [])
 
 
 # ---- Which file counts
@@ -210,12 +270,15 @@ def _of_student(
     student: str, files: Sequence[_File], lessons: Sequence[Lesson], root: Path
 ) -> tuple[list[Submission], list[str]]:
     """Return the student's submission for each lesson, and what is odd about the files."""
+    other = [visible(file.path.name) for file in files if file.problem == NO_NOTEBOOK]
+    files = [file for file in files if file.problem != NO_NOTEBOOK]
     odd = [
         f"{_where(file, root)} is no notebook of these lessons"
         for file in files
         if file.lesson is None and not file.problem
     ]
     lost = [file for file in files if file.lesson is None and file.problem]
+    nothing = f"{NO_NOTEBOOK}, but {', '.join(some_of(other))}" if other else NO_NOTEBOOK
     submissions = []
     for lesson in lessons:
         mine = [file for file in files if file.lesson == lesson.name]
@@ -224,7 +287,7 @@ def _of_student(
         if mine:
             submissions.append(_chosen(student, lesson, mine, root))
         else:
-            submissions.append(Submission(student, lesson.name, problem="no notebook"))
+            submissions.append(Submission(student, lesson.name, problem=nothing))
     if len(lessons) > 1:
         odd += [f"{_where(file, root)}: {file.problem}" for file in lost]
     return submissions, odd
@@ -241,12 +304,18 @@ def _chosen(student: str, lesson: Lesson, files: Sequence[_File], root: Path) ->
     if not taken.problem and lesson.name != taken.stem:
         flags.append(f"{_where(taken, root)} was recognised as {lesson.name}")
     return Submission(
-        student, lesson.name, taken.path, taken.cells, taken.problem, flags, taken.digest
+        student, lesson.name, taken.path, taken.cells, taken.problem, some_of(flags), taken.digest
     )
 
 
 def _where(file: _File, root: Path) -> str:
     return visible(str(file.path.relative_to(root)))
+
+
+def some_of(notes: Sequence[str]) -> list[str]:
+    """Return the first of many notes, and how many more there are."""
+    more = len(notes) - MOST_NOTES
+    return [*notes[:MOST_NOTES], *([f"and {more} more"] if more > 0 else [])]
 
 
 # ---- Names
