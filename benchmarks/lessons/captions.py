@@ -1,8 +1,8 @@
-"""`python -m benchmarks.lessons.captions`: a short training on captions, and one without sources.
+"""`python -m benchmarks.lessons.captions`: a short training on captions, and two without sources.
 
-The short run of lesson 10 for three seeds, and the same run with the sources of the training pairs
-shuffled among them: that model can learn German, and nothing of what it should say. What it
-reaches is the part of the loss that no source is needed for.
+The short run of lesson 10 for three seeds; the same with the sources of the training pairs shuffled
+among them; and with empty ones, in training and in the test. The last two can learn German, and
+nothing of what they should say: what they reach is the part of the loss that needs no source.
 """
 
 import random
@@ -13,6 +13,7 @@ import torch
 
 from benchmarks.reporting import report
 from transformer_lab import (
+    EOS,
     PRESETS,
     Preset,
     TrainConfig,
@@ -57,6 +58,11 @@ def short_run(preset: Preset, train: list, valid: list, *, vocabulary: int) -> d
     }
 
 
+def empty(pairs: list) -> list:
+    """Return the pairs with nothing but EOS as source."""
+    return [([EOS], target) for _, target in pairs]
+
+
 def without_sources(pairs: list, seed: int) -> list:
     """Return the pairs with their sources shuffled among them."""
     sources = [source for source, _ in pairs]
@@ -65,7 +71,7 @@ def without_sources(pairs: list, seed: int) -> list:
 
 
 def measure(sizes: dict) -> Iterator[dict]:
-    """Yield one run after the other: with the own sources and with shuffled ones, seed by seed."""
+    """Yield one run after the other: own sources, shuffled ones, empty ones, seed by seed."""
     splits = load_task(SHORT.data)
     texts = [text for pair in splits["train"] for text in pair]
     tokenizer = train_tokenizer(texts, SHORT.model.target_vocab_size)
@@ -74,9 +80,10 @@ def measure(sizes: dict) -> Iterator[dict]:
     for seed in range(sizes["seeds"]):
         training = replace(SHORT.training, seed=seed, steps=sizes["steps"])
         preset = replace(SHORT, training=training)
-        for name in ("own", "shuffled"):
-            pairs = train if name == "own" else without_sources(train, seed)
-            row = short_run(preset, pairs, valid, vocabulary=tokenizer.vocab_size)
+        runs = {"own": (train, valid), "shuffled": (without_sources(train, seed), valid)}
+        runs["empty"] = empty(train), empty(valid)
+        for name, pairs in runs.items():
+            row = short_run(preset, *pairs, vocabulary=tokenizer.vocab_size)
             yield {"sources": name, "seed": seed} | row
 
 

@@ -2,10 +2,11 @@
 
 The captioner of lesson 12 for three seeds, scored on pictures drawn as those of the training, on
 things never seen together and on things never seen at the right. A short training stands beside
-its controls, each as long: pictures shuffled among the captions; one picture for all; positions
-in one dimension (a sinusoid along the patches) and none. Of the longer one, where each word looks,
-against the middle of the picture, any patch, each head, and the model before it was trained; and
-how it does on a thing at a place where it was never seen, by the phrase in which it is named.
+its controls, each as long: pictures shuffled among the captions; positions in one dimension (a
+sinusoid along the patches) and none. With things never seen together: two and three things apart,
+where related things differ in colour. Of the longer one, where each word looks, against the middle
+of the picture, any patch, each head, and the model before it was trained; and how it does on a
+thing at a place where it was never seen, by the phrase in which it is named.
 """
 
 import time
@@ -19,14 +20,13 @@ from transformer_lab import sinusoidal_encoding, train_tokenizer
 from transformer_lab.data.scenes import SIDE, SPLITS, scenes
 
 NAMES = ("learn", "Captioner", "caption_config", "pictures_and_captions", "next_token_loss")
-NAMES += ("all_right", "looks", "by_phrase")
-ARMS = ("longer", "as it is", "pictures shuffled", "one picture for all", "positions 1-D")
-ARMS += ("no positions",)
+NAMES += ("all_right", "looks", "by_phrase", "matched")
+ARMS = ("longer", "as it is", "pictures shuffled", "positions 1-D", "no positions")
 LONG = {"scenes": 8000, "tests": 400, "rows": 64, "patch": 4, "rate": 3e-3, "seeds": 3}
-LONG |= {"right": 1000, "others": 8000}
+LONG |= {"right": 1000, "others": 8000, "matched": 1500}
 LONG |= {"steps": 600, "control_steps": 250, "every": 50}
 SMOKE = LONG | {"scenes": 20, "tests": 10, "rows": 4, "seeds": 1, "steps": 2, "control_steps": 1}
-SMOKE |= {"every": 1, "right": 20, "others": 100}
+SMOKE |= {"every": 1, "right": 20, "others": 100, "matched": 20}
 
 
 def changed(code: dict, arm: str, model, images: torch.Tensor) -> torch.Tensor:
@@ -36,9 +36,7 @@ def changed(code: dict, arm: str, model, images: torch.Tensor) -> torch.Tensor:
         codes = sinusoidal_encoding(across**2, model.config.d_model).view(across, across, -1)
         model.column.data.zero_().requires_grad_(False)
         model.row = torch.nn.Parameter(codes * (arm == "positions 1-D"), requires_grad=False)
-    if arm == "pictures shuffled":
-        return images[torch.randperm(len(images))]
-    return images[:1].expand_as(images) if arm == "one picture for all" else images
+    return images[torch.randperm(len(images))] if arm == "pictures shuffled" else images
 
 
 def train_once(code: dict, data: dict, arm: str, sizes: dict, seed: int) -> dict:
@@ -64,6 +62,8 @@ def train_once(code: dict, data: dict, arm: str, sizes: dict, seed: int) -> dict
     code["learn"](model, loss, steps, sizes["rate"], watch)
     row = {"arm": arm, "seed": seed, "steps": steps, "exact": exact}
     row["cpu_seconds"] = round(time.process_time() - start, 1)
+    if arm in ("longer", "as it is"):
+        row["matched"] = score(code, model, data["matched"])
     if arm == "longer":
         row |= {"looks": looks_at(code, model, data), "looks_untrained": untrained}
         row["by_phrase"] = score(code, model, data["phrases"])
@@ -85,6 +85,12 @@ def looks_at(code: dict, model, data: dict) -> dict:
     return code["looks"](model.eval(), images, tokens, drawn)
 
 
+def matched_scenes(code: dict, drawn: int, split: str, count: int) -> list:
+    """Return pictures with so many things, whose related ones differ in colour in any split."""
+    some = scenes(drawn, 2, split=split)
+    return [scene for scene in some if len(scene.pixels) == count and code["matched"](scene)]
+
+
 def measure(code: dict, sizes: dict) -> Iterator[dict]:
     """Yield one row for each training, seed by seed; the pictures are the same for all."""
     train = scenes(sizes["scenes"], 0)
@@ -94,6 +100,12 @@ def measure(code: dict, sizes: dict) -> Iterator[dict]:
     data["tests"] = {
         split: (*code["pictures_and_captions"](some, tokenizer), some)
         for split, some in drawn.items()
+    }
+    data["matched"] = {
+        f"{split}, {count} things": (*code["pictures_and_captions"](some, tokenizer), some)
+        for split in ("test", "together")
+        for count in (2, 3)
+        if (some := matched_scenes(code, sizes["matched"], split, count))
     }
     related = scenes(sizes["right"], 2, split="right") + scenes(sizes["others"], 2, split="test")
     data["phrases"] = {
