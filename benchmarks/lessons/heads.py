@@ -1,11 +1,10 @@
 """`python -m benchmarks.lessons.heads`: the experiments of lesson 03, with more seeds and steps.
 
 The code is the lesson's own, loaded from its notebook: two look-ups with one head and with two,
-and what stands in front of a head or behind it. Two parts are here alone: letters in the place of
-random numbers, and what fused attention spends its time on.
+and what stands in front of a head or behind it. One part is here alone: letters in the place of
+random numbers.
 """
 
-import time
 from collections.abc import Callable
 from functools import partial
 
@@ -17,7 +16,6 @@ from benchmarks.lessons.lesson_code import lesson_code
 from benchmarks.reporting import report
 
 SEEDS, STEPS = range(5), 1500
-HEADS = (1, 2, 4, 8, 16, 32)
 
 lesson = partial(
     lesson_code,
@@ -98,55 +96,12 @@ def letters(code: dict, seeds: range, steps: int) -> list[dict]:
     return rows
 
 
-def milliseconds(run: Callable, times: int) -> float:
-    """Return the shortest of several times."""
-    run()
-    taken = []
-    for _ in range(times):
-        start = time.perf_counter()
-        run()
-        taken.append(1000 * (time.perf_counter() - start))
-    return round(min(taken), 2)
-
-
-def fused(length: int, width: int, times: int) -> list[dict]:
-    """Return how long fused attention takes by number of heads, and its parts alone, in tiles."""
-    rows = []
-    for heads in HEADS:
-        d_k = width // heads
-        q, k, v = torch.randn(3, 1, heads, length, d_k)
-        queries, keys, values = torch.randn(32, d_k), torch.randn(d_k, 512), torch.randn(512, d_k)
-        scores, output = torch.randn(32, 512), torch.empty(32, d_k)
-        tiles = range(max(1, heads * length**2 // scores.numel()))
-
-        def products(tiles=tiles, queries=queries, keys=keys, values=values, output=output):
-            out = torch.empty(32, 512)
-            for _ in tiles:
-                torch.mm(queries, keys, out=out)
-                torch.mm(out, values, out=output)
-
-        def softmax(tiles=tiles, scores=scores):
-            for _ in tiles:
-                torch.softmax(scores, dim=-1)
-
-        def whole(q=q, k=k, v=v):
-            F.scaled_dot_product_attention(q, k, v)
-
-        parts = {"fused": whole, "products": products, "softmax": softmax}
-        row = {"experiment": "fused", "heads": heads, "length": length, "width": width}
-        rows.append(row | {name: milliseconds(part, times) for name, part in parts.items()})
-    return rows
-
-
 def measure(*, smoke: bool = False) -> list[dict]:
     """Return the rows of all experiments."""
     torch.set_num_threads(1)
     code = lesson()
     seeds, steps = (range(1), 2) if smoke else (SEEDS, STEPS)
-    length, width, times = (64, 64, 1) if smoke else (1024, 256, 9)
-    with torch.no_grad():
-        timed = fused(length, width, times)
-    return look_ups(code, seeds, steps) + letters(code, seeds, steps) + timed
+    return look_ups(code, seeds, steps) + letters(code, seeds, steps)
 
 
 def table(rows: list[dict]) -> str:

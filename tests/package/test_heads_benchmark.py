@@ -9,11 +9,10 @@ def test_the_heads_are_measured_and_written(tmp_path, capsys):
     heads.main(["--smoke", "--output", str(tmp_path)])
     result = json.loads((tmp_path / "heads.json").read_text())
     assert result["smoke"] and {"hardware", "versions", "commit"} <= set(result)
-    rows = {name: [] for name in ("look-ups", "letters", "fused")}
+    rows = {name: [] for name in ("look-ups", "letters")}
     for row in result["rows"]:
         rows[row["experiment"]].append(row)
     assert {row["kind"] for row in rows["look-ups"]} == set(heads.kinds(heads.lesson()))
     assert all(row["first"] <= 1 and row["last"] <= 1 for row in rows["look-ups"])
     assert all(0 <= row["both_right"] <= 1 for row in rows["letters"])
-    assert [row["heads"] for row in rows["fused"]] == list(heads.HEADS)
     assert "| network in front |" in capsys.readouterr().out
