@@ -73,7 +73,7 @@ def measure(*, smoke: bool = False) -> list[dict]:
                 model, one, max_length=n + 1, use_cache=False
             ),
         }
-        seconds = take_turns(variants, rounds=2 if smoke or length > 500 else 4)
+        seconds = take_turns(variants, rounds=2 if smoke else 4 if length > 500 else 12)
         name = f"one sentence, {length} tokens: cache against none"
         rows.append(row(name, seconds["uncached"], seconds["cached"], target=target, **seconds))
     return [*rows, _flatness(model, one, smoke), _batching(model, many, smoke)]
