@@ -178,6 +178,7 @@ def position_zero(r):
         "with a cache against without one, at each place.",
         table(moved, rows=[f"place {t}" for t in range(steps)], columns=("largest difference",)),
         "The first place is right and all others differ: each new token comes alone "
-        "and gets position 0. Test: cached = uncached, on states, at every place.",
+        "and gets position 0. Test: one token twice, its two inputs must differ; or cached = "
+        "uncached, on states.",
         steps=steps,
     )

@@ -526,7 +526,7 @@ def fitted_in_double(offset, d_model):
 
 @wrong("shift_matrix", "the matrix is transposed")
 def for_columns(offset, d_model):
-    """The rotation matrix of textbooks, [[cos, sin], [−sin, cos]] acting on columns."""
+    """The matrix as many texts print it, [[cos, sin], [−sin, cos]], for columns (sin, cos)."""
     return turning(offset, d_model, lambda c, s: [[c, s], [-s, c]])
 
 

@@ -56,7 +56,7 @@ def q01_waiting(r):
     return Question(
         "Who has to wait",
         f"A sentence has {n} places. How many steps have "
-        "to wait for each other in (a) the states of a "
+        "to be taken one after the other in (a) the states of a "
         "recurrent reader; (b) a look back whose query is a "
         "recurrent state that took as many steps; (c) one layer of "
         "self-attention in training; (d) the same layer in writing?",

@@ -97,7 +97,7 @@ def q02_softmax_backward(r):
         (
             (2, "the mixture"),
             (2, "ds"),
-            (2, "shift invariance; 1 for showing it by algebra only for this case"),
+            (2, "shift invariance, or Σ ds = m − m Σ w = 0; 1 for these numbers only"),
         ),
         {"w": w, "dw": dw},
         {"ds": ds},

@@ -18,7 +18,7 @@ def q03_letters(r):
         f"in which of its three rows, stands {letter} (a) when "
         "heads are split as they should be; (b) when one writes "
         "`x.reshape(2, 3, 2)` and no more? (c) All of token c changes. "
-        "In how many of the six rows does something change, in (a) "
+        "How many of the six rows change, and in which heads, in (a) "
         "and in (b)?",
         f"(a) head {right[0]}, row {right[1]}. (b) Number {flat + 1} "
         f"of twelve in memory: head {wrong[0]}, row {wrong[1]}. (c) Two "

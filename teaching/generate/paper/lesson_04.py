@@ -57,7 +57,7 @@ def q04_share(r):
         f"A query's scores with three words are {', '.join(f'ln {e}' for e in exps)}; "
         f"{pads} pads are zero vectors, and nobody masks "
         "them. (a) Which share of the weight do they take? (b) By "
-        "which factor is the output smaller than it should be, if the "
+        "which factor is the right output multiplied, if the "
         "pads' values are zero? (c) The batch gets a longer sentence. What changes for this one?",
         f"(a) {pads}/({total} + {pads}) = {number(share)}. (b) "
         f"{total}/{total + pads} = {number(1 - share)}. (c) It gets more pads: its "

@@ -77,10 +77,10 @@ def q06_slopes(r):
         f"Each of {n} functions f has the slope {s} wherever it is used. "
         "What is the slope of the whole stack (a) y = f(x), repeated; "
         "(b) y = x + f(x), repeated? (c) A pre-LN layer whose sub-layers "
-        "return zeros is given [3, 9, 11, 17]. And post-LN? (Mean 10, "
+        "return zeros is given [3, 9, 11, 17]. What comes out? And in post-LN? (Mean 10, "
         "root 5.)",
         f"(a) {s}^{n} = {number(s**n, 4)}. (b) {number(1 + s, 1)}^{n} = "
-        f"{number((1 + s) ** n, 3)}. (c) Pre-LN: [3, 9, 11, 17]; post-LN: "
+        f"{number((1 + s) ** n, 4)}. (c) Pre-LN: [3, 9, 11, 17]; post-LN: "
         "[−1.4, −0.2, 0.2, 1.4] each time it normalises.",
         ((1, "a"), (2, "b"), (2, "c")),
         {"s": s, "n": n},

@@ -59,7 +59,7 @@ def q07_count(r):
     return Question(
         "Counting parameters",
         f"d<sub>model</sub> = {d}, d<sub>ff</sub> = {d_ff}, {N} layer{'s' * (N > 1)} "
-        f"on each side, a joint vocabulary of {V}, all three tables tied; no "
+        f"on each side, post-LN, a joint vocabulary of {V}, all three tables tied; no "
         "biases in attention, none in the last linear. How many parameters "
         "are in (a) the table, (b) attention, (c) the feed-forward networks, "
         "(d) the LayerNorms? (e) How many does tying save?",

@@ -41,8 +41,9 @@ def q08_mean_of_means(r):
         "A batch in two parts",
         f"Memory is short: a batch is processed in two parts, {short} tokens with a loss "
         f"of {a} each and {long} tokens with a loss of {b} each. (a) The mean of the two "
-        "means? (b) The mean over tokens? (c) In (a), how many times more "
-        "does a token of the short part weigh? (d) The cure, in one sentence?",
+        "means? (b) The mean over tokens? (c) In (a), how many times as much "
+        "as a token of the long part does one of the short part weigh? (d) The cure, in one "
+        "sentence?",
         f"(a) {number(out['means'])}. (b) {number(out['tokens'])}. (c) "
         f"{number(long / short, 2)} times. (d) Sum the losses of both parts, divide once by the "
         "number of real tokens.",

@@ -43,7 +43,7 @@ def q11_entropy(r):
         "How broad is a row",
         f"(a) The entropy, in nats, of a row of {n} equal weights; of a row with {k} "
         "equal weights and zeros; of a single 1? (b) Two rows have the same entropy, "
-        "but one is 8 keys long and the other 64. Are they equally sharp? "
+        "but one is 8 keys long and the other 64. Are they equally sharp for their length? "
         "(c) What is 0 · ln 0 here, and what does a program make of it?",
         f"(a) ln {n} = {number(math.log(n))}, ln {k} = {number(math.log(k))}, 0. (b) No: "
         "divide by ln of the number of keys. (c) 0; a program makes NaN, unless told.",
@@ -101,7 +101,8 @@ def q12_patches(r):
         "of how many numbers? (b) In which patch, counted row by "
         f"row from 0, is the pixel in row {patch}, column 0? "
         "(c) How does one see that the memory order is wrong?",
-        f"(a) {count} tokens of {size}. (b) {side // patch}. (c) Put the picture together again.",
+        f"(a) {count} tokens of {size}. (b) {side // patch}. (c) Lay them out as squares: the "
+        "picture is torn.",
         ((2, "a"), (2, "b"), (1, "c")),
         {"side": side, "patch": patch, "channels": channels},
         {"count": count, "size": size, "index": side // patch},
@@ -137,8 +138,8 @@ def q13_rms(r):
         "RMSNorm",
         f"x = {row(x)}, γ = 1, ε = 0. (a) The root of the mean square? (b) "
         "RMSNorm(x)? (c) What happens to x + 1000 here, and what in LayerNorm?",
-        f"(a) {number(root)}. (b) {row(y)}. (c) Here nearly all numbers "
-        "become 1; LayerNorm takes the mean off first and does not notice.",
+        f"(a) {number(root)}. (b) {row(y)}. (c) Here all numbers become "
+        "nearly 1; LayerNorm takes the mean off first and does not notice.",
         ((2, "a"), (1, "b"), (2, "c")),
         {"x": x},
         {"y": y},
