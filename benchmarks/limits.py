@@ -30,7 +30,7 @@ KINDS = {
     "LayerNorm": ("layer_norm",),
     "dropout, scaling": ("random", "bernoulli", "div_", "mul", "ge"),
     "Adam": ("adamw",),
-    "look-ups and copies": ("embedding", "index", "copy", "cat", "slice", "gather", "scatter"),
+    "look-ups and copies": ("embedding", "index", "copy_", "cat", "slice", "gather", "scatter"),
 }
 CALLS = 20
 

@@ -301,6 +301,7 @@ def main(arguments: list[str] | None = None) -> None:
     add("--smoke", action="store_true", help="toy sizes; writes only to --output")
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
+    options.runs /= "smoke" if options.smoke else ""  # no toy is taken for a real run
     for seed in options.seeds:
         for name in options.ways:
             print(measure(name, seed, options.runs, smoke=options.smoke), flush=True)

@@ -204,6 +204,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--smoke", action="store_true", help="toy sizes; writes only to --output")
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
+    options.runs /= "smoke" if options.smoke else ""  # no toy is taken for a real run
     output = options.output or (None if options.smoke else RESULTS)
     result = report.describe_run("table3", smoke=options.smoke)
     result |= {"data": f"{DATA}, validation set", "epochs": EPOCHS, "settings": BASE}

@@ -143,7 +143,7 @@ def run(path: Path) -> None:
             _describe_pictures(cell)
     notebook.metadata = METADATA | {"transformer_lab": {"seconds": seconds}}
     notebook.nbformat_minor = 5
-    path.write_text(text_of(_stored(notebook)), "utf-8")
+    write_atomically(path, text_of(_stored(notebook)).encode())
     print(f"{path}: {seconds} s")
 
 

@@ -363,8 +363,7 @@ def _translate(options: argparse.Namespace) -> int:
     run, count = _load(options), 0
     for sentences in _read(options.sentences):
         wanted = [sentence for sentence in sentences if sentence.strip()]
-        how = {"beam": options.beam, "alpha": options.alpha}
-        outputs = iter(run.translate(wanted, **how, progress=True))
+        outputs = iter(run.translate(wanted, beam=options.beam, alpha=options.alpha, progress=True))
         for sentence in sentences:
             print(next(outputs) if sentence.strip() else "", flush=True)
             if options.explain is not None and sentence.strip():
@@ -404,6 +403,7 @@ def _explain(run: Run, sentence: str, options: argparse.Namespace, number: int) 
         _say(f"Rows are written, columns read; darker is more attention: {shades}\n")
         return
     import matplotlib
+    import matplotlib.pyplot as plt
 
     matplotlib.use("agg")  # a file needs no display
     path = Path(options.explain)
@@ -412,6 +412,7 @@ def _explain(run: Run, sentence: str, options: argparse.Namespace, number: int) 
     axes = {"query_axis": "written", "key_axis": "read"}
     ax = plots.plot_attention(weights, written, read, title="What each piece looked at", **axes)
     ax.figure.savefig(path, dpi=150)
+    plt.close(ax.figure)  # else it is kept, one for each sentence
     _say(f"The attention is drawn in {path}.")
 
 

@@ -253,10 +253,9 @@ class _Beams:
 
         P(prefix) is not the probability of a sentence, so the two are not compared by it.
         """
-        unfinished = self.alive_log_p / ((5 + step) / 6) ** self.alpha
-        in_the_way = torch.ones_like(unfinished, dtype=torch.bool)
-        in_the_way[self.open] = False  # a search that is over has no use for its prefixes
-        unfinished = unfinished.masked_fill(in_the_way, -math.inf)
+        # A search that is over has no use for its prefixes.
+        unfinished = torch.full_like(self.alive_log_p, -math.inf)
+        unfinished[self.open] = self.alive_log_p[self.open] / ((5 + step) / 6) ** self.alpha
         unfinished, order = unfinished.sort(dim=1, descending=True)
         num_ended = (self.ended_score > -math.inf).sum(dim=1, keepdim=True)
         place = torch.arange(self.K, device=order.device)

@@ -26,7 +26,8 @@ def show_source(target: Any) -> None:
             f"show_source needs a function, class or module with a file, got {target!r:.60}"
         ) from None
     package = target.__name__ if inspect.ismodule(target) else target.__module__
-    text = f"# {Path(*package.split('.')[:-1], file.name).as_posix()}\n\n{source.rstrip()}"
+    folders = package.split(".") if file.name == "__init__.py" else package.split(".")[:-1]
+    text = f"# {Path(*folders, file.name).as_posix()}\n\n{source.rstrip()}"
     if _in_kernel():
         from IPython.display import display
 

@@ -34,9 +34,10 @@ def plot_attention(
 ):
     """Draw attention weights (Lq, Lk): a row for each query, a column for each key (paper, 3.2.1).
 
-    With (H, Lq, Lk) every head gets a panel, and `ax` and what is returned are H Axes. A weight of
-    `vmax` is dark; small tables show their numbers. Raises `ValueError` for weights that are not
-    numbers from 0 to 1, and for labels that do not fit their number.
+    With (H, Lq, Lk) every head gets a panel, and `ax` and what is returned are H Axes; `title` is
+    that of a new figure. A weight of `vmax` is dark; small tables show their numbers. Raises
+    `ValueError` for weights that are not numbers from 0 to 1, and for labels that do not fit their
+    number.
     """
     weights = _array(weights, "weights", (2, 3), "(Lq, Lk) or (H, Lq, Lk)")
     require(
@@ -144,7 +145,7 @@ def plot_history(
         [(record["step"], record[name]) for record in history if name in record]
         for name in (quantity, f"valid_{quantity}")
     ]
-    names = sorted(set().union(*history) - {"step"})
+    names = sorted({name.removeprefix("valid_") for r in history for name in r} - {"step"})
     require(any(lines), f"quantity must be one of {names}, got {quantity!r}")
     ax = ax or _new_axes(6.0, 3.2)
     styles = ({"color": "0.6"}, {"color": "0", "marker": "o", "markersize": 4})
@@ -167,7 +168,8 @@ def attention_text(
 ) -> str:
     """Return weights (Lq, Lk) as text for a terminal: darker blocks are larger weights.
 
-    The labels of the columns are written downwards. Raises `ValueError` as `plot_attention` does.
+    The labels of the columns are written downwards. Raises `ValueError` for weights that are no
+    table of numbers, and for labels that do not fit.
     """
     weights = _array(weights, "weights", (2,), "(Lq, Lk)")
     rows = _labels(query_labels, weights.shape[0], "query_labels")
@@ -176,7 +178,7 @@ def attention_text(
     header = zip(*(f"{column:>{depth}}" for column in columns), strict=True)
     lines = [" " * (margin + 1) + " ".join(letters) for letters in header]
     for row, values in zip(rows, weights, strict=True):
-        # Five shades of equal width; the lightest is left to weights that are next to nothing.
+        # A darker shade every 0.25, from 0.05 on: the lightest is left to what is next to nothing.
         levels = np.clip(np.ceil((values - 0.05) * 4), 0, 4).astype(int)
         lines.append(f"{row:>{margin}} " + "".join(2 * shades[level] for level in levels))
     return "\n".join(line.rstrip() for line in lines)
@@ -237,7 +239,7 @@ def _panels(shape: tuple[int, int, int]):
     heads, rows, columns = shape
     cell = min(0.3, 2.9 / columns, 4.0 / rows)
     width, height = columns * cell + 1.0, rows * cell + 1.0
-    across = min(heads, int(WIDEST // width))
+    across = min(heads, int(WIDEST / width + 1e-9))  # 7.8 / 3.9 may come out just below 2
     down = -(-heads // across)
     size = (across * width, down * height + 0.4)
     axes = plt.subplots(down, across, figsize=size, layout="constrained", squeeze=False)[1].ravel()
@@ -300,5 +302,8 @@ def _grid(ax, shape: tuple[int, int]) -> None:
 
 
 def _whole_ticks(ax) -> None:
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+    from matplotlib.ticker import MaxNLocator
+
+    for locator in (ax.xaxis.get_major_locator(), ax.yaxis.get_major_locator()):
+        if isinstance(locator, MaxNLocator):  # a panel that shares its axis may have labels already
+            locator.set_params(integer=True, min_n_ticks=1)

@@ -234,8 +234,11 @@ def main(arguments: list[str] | None = None) -> None:
     stored = read_json(path)["rows"] if path and path.exists() else []
     for row in measure(stored, smoke=options.smoke):
         result["rows"].append(row)
-        if path and len(result["rows"]) > len(stored):
-            report.write(path, result)
+        if path and row not in stored:
+            later = [each for each in stored if each not in result["rows"]]
+            report.write(path, result | {"rows": result["rows"] + later})
+    if path and result["rows"] != stored:  # what is no longer planned goes
+        report.write(path, result)
     print(table(result["rows"]))
 
 

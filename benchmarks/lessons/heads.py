@@ -98,7 +98,6 @@ def letters(code: dict, seeds: range, steps: int) -> list[dict]:
 
 def measure(*, smoke: bool = False) -> list[dict]:
     """Return the rows of all experiments."""
-    torch.set_num_threads(1)
     code = lesson()
     seeds, steps = (range(1), 2) if smoke else (SEEDS, STEPS)
     return look_ups(code, seeds, steps) + letters(code, seeds, steps)

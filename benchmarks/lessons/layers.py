@@ -29,7 +29,6 @@ FRAMES = {
     "attention alone": ("feed-forward", "residual", "norm"),
     "attention and residual": ("feed-forward", "norm"),
 }
-# What stands around the sub-layers, how many layers, the rates and the lengths of the warm-up.
 STARTS = ("Xavier", "default")
 # What stands around the sub-layers, how many layers, the rates, the lengths of the warm-up, and
 # how the first weights are drawn.
@@ -91,7 +90,7 @@ def train_together(models: list, rows: Tensor, rates: list, warmups: list) -> Te
 
 
 def measure(*, smoke: bool = False) -> list[dict]:
-    """Return a row for each setting and seed: what it is, and the mean loss of every ten steps."""
+    """Return a row for each setting and seed: what it is, and the mean loss of every 20 steps."""
     code, rows = lesson(), []
     seeds, steps = (range(1), 2) if smoke else (SEEDS, STEPS)
     digits = [[x for (x,), _ in code["rows_of_digits"](steps, seed)] for seed in seeds]

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from benchmarks.lessons import bottleneck
 
 
@@ -36,3 +38,18 @@ def test_what_is_stored_is_not_measured_again(tmp_path):
     (tmp_path / "bottleneck.json").write_text(json.dumps(first))
     second = measured(tmp_path)
     assert second["rows"][:-1] == first["rows"] and second["rows"][-1]["experiment"] == "dates"
+
+
+def test_a_row_is_written_as_soon_as_it_is_measured(tmp_path, monkeypatch):
+    file, first = tmp_path / "bottleneck.json", measured(tmp_path)
+    rows = first["rows"]
+    file.write_text(json.dumps(first | {"rows": rows[3:]}))
+
+    def measure(stored, *, smoke):
+        yield rows[0]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bottleneck, "measure", measure)
+    with pytest.raises(KeyboardInterrupt):
+        measured(tmp_path)
+    assert json.loads(file.read_text())["rows"] == [rows[0], *rows[3:]]

@@ -35,7 +35,7 @@ from transformer_lab.checking.diagnosis import (
     random_weights,
 )
 from transformer_lab.checking.own_work import require_own_work
-from transformer_lab.checking.sandbox import NOT_WRITTEN, NotWritten, run_check
+from transformer_lab.checking.sandbox import NOT_WRITTEN, NotWritten, is_library, run_check
 
 
 def why(actual, expected, *arguments, **options):
@@ -713,6 +713,12 @@ def test_no_cell_can_stop_the_others(tmp_path, source):
     names = load_notebook(written(tmp_path, source, "def g(): return 1"))
     assert names["g"]() == 1 and len(names["__problems__"]) == 1
     assert "cell 1" in names["__problems__"][0]
+
+
+@pytest.mark.parametrize("folder", ["site-packages", "dist-packages"])
+def test_a_library_is_one_wherever_it_was_installed(folder):
+    assert is_library(f"/home/anna/.local/lib/python3.11/{folder}/torch/functional.py")
+    assert not is_library("/home/anna/lab/notebook.py")
 
 
 def test_a_function_that_leaves_python_is_wrong():

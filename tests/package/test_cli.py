@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import fields
 
+import matplotlib.pyplot as plt
 import pytest
 import torch
 
@@ -307,7 +308,7 @@ def test_explain_with_a_file_draws_a_figure_for_each_sentence(run, tmp_path, cap
     assert cli.main(["translate", "--run", str(run.folder), *arguments]) == 0
     for path in (figure, tmp_path / "map-2.png"):
         assert path.read_bytes().startswith(b"\x89PNG")
-    assert capsys.readouterr().out.count("\n") == 2
+    assert capsys.readouterr().out.count("\n") == 2 and not plt.get_fignums()
 
 
 def test_a_padding_that_the_model_wrote_keeps_its_place_in_what_is_explained(run, monkeypatch):

@@ -18,6 +18,10 @@ def test_each_step_is_held_against_its_limit(tmp_path, capsys):
     assert "| Python and the rest |" in capsys.readouterr().out
 
 
+def test_a_copy_is_counted_among_the_copies():
+    assert limits._kind("copy_") == limits._kind("cat") == "look-ups and copies"
+
+
 def test_a_decoding_step_reads_each_weight_once_and_repeats_itself():
     model = build_model(smoke=True)
     step, num_bytes = limits.decoding_step(model, 8)

@@ -93,3 +93,16 @@ def test_adams_numbers_are_no_state_of_muon(tiny, tmp_path):
     trained(model, replace(CONFIG, optimizer="adam", steps=2), folder=tmp_path)
     with pytest.raises(ValueError, match="other training settings"):
         trained(model, folder=tmp_path)
+
+
+def test_a_model_without_layers_has_nothing_for_muon(tiny):
+    bare = tiny(num_encoder_layers=0, num_decoder_layers=0)
+    with pytest.raises(ValueError, match='optimizer="muon" needs a model with layers'):
+        make_optimizer(bare, CONFIG)
+
+
+def test_a_stored_count_of_steps_goes_where_its_parameter_is(model):
+    groups = make_optimizer(model, CONFIG).state_dict()["param_groups"]
+    elsewhere, count = torch.empty(1, device="meta"), torch.tensor(3.0)
+    place = torch.optim.Optimizer._process_value_according_to_param_policy
+    assert place(elsewhere, count, 0, groups, "step").device == elsewhere.device

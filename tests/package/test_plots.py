@@ -3,11 +3,13 @@
 import inspect
 
 import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
 from matplotlib.colors import to_rgb
 
+import transformer_lab.data
 from transformer_lab import causal_mask, notebook, plots, scaled_dot_product_attention
 from transformer_lab.diagrams import ROLE_COLORS
 from transformer_lab.notebook import LivePlot, show_source
@@ -70,6 +72,19 @@ def test_each_head_gets_a_panel_with_both_axes_named():
     assert len(panels[0].figure.axes) == 5
     again = plot_attention(weights(5, 4, 6), ax=panels)
     assert list(again) == list(panels)
+
+
+def test_panels_may_share_an_axis_with_labels():
+    words = ["a", "b", "c"]
+    shared = plt.subplots(1, 2, sharey=True)[1]
+    panels = plot_attention(weights(2, 3, 3), words, words, ax=shared)
+    assert tick_labels(panels[0].yaxis) == words == tick_labels(panels[1].xaxis)
+
+
+@pytest.mark.parametrize("keys", [20, 21, 22])
+def test_panels_stand_side_by_side_where_two_fit(keys):
+    panels = plot_attention(weights(8, 9, keys))
+    assert {panel.get_subplotspec().colspan.start for panel in panels} == {0, 1}
 
 
 def test_what_draws_on_given_axes_returns_them():
@@ -171,7 +186,7 @@ NAN, HALF = float("nan"), [[0.5, 0.5]]
         (plot_scores, [torch.zeros(2, 2, 2)], "(Lq, Lk)"),
         (plot_history, [[]], "at least one"),
         (plot_history, [[{"loss": 2.0}]], "records with a step"),
-        (plot_history, [HISTORY, "accuracy"], "'loss', 'rate', 'valid_loss'"),
+        (plot_history, [HISTORY, "accuracy"], "'loss', 'rate'"),
         (attention_text, [HALF, ["a"], ["b"]], "key_labels must have 2 entries"),
         (show_source, [3], "function, class or module"),
         (show_source, [len], "function, class or module"),
@@ -200,6 +215,11 @@ def test_a_history_is_drawn_against_its_steps_with_the_validation_values():
     assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_xlim()) == ("step", "loss", (0, 100))
     assert ax.get_title() == "loss 1 after 40 steps"
     assert plot_history(HISTORY, "rate", title="").get_title() == ""
+
+
+def test_no_advice_to_draw_a_validation_value_as_training():
+    with pytest.raises(ValueError, match=r"one of \['loss', 'rate'\], got 'x'"):
+        plot_history(HISTORY, "x")
 
 
 def test_attention_as_text_has_a_row_per_query_and_darker_blocks_for_more_weight():
@@ -247,6 +267,8 @@ def test_source_is_shown_as_it_stands_in_its_file(screen, capsys):
 
 
 def test_outside_a_notebook_source_is_printed(capsys):
+    show_source(transformer_lab.data)
+    assert capsys.readouterr().out.startswith("# transformer_lab/data/__init__.py\n\n")
     show_source(LivePlot.__call__)
     assert capsys.readouterr().out.startswith("# transformer_lab/notebook.py\n\ndef __call__(")
 

@@ -33,6 +33,7 @@ def test_every_way_is_measured_and_nothing_is_trained_twice(small, tmp_path, mon
     rows = json.loads((tmp_path / "recipes.json").read_text())["rows"]
     by_way = {row["way"]: row["valid_loss"] for row in rows}
     assert set(by_way) == set(OTHER_OBJECTIVES)
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["smoke"]
     assert len(set(by_way.values())) == len(by_way)  # not the name alone differs
     monkeypatch.setattr(recipes, "fit", None)
     train("multi30k-tok", tmp_path / "whole", progress=False, **recipes.TOY)

@@ -34,6 +34,7 @@ def test_every_row_is_measured_and_nothing_is_trained_twice(small, tmp_path, cap
         *(("base", ""), ("dropout", "0"), ("beam", "1"), ("snapshots", "1"))
     ]
     assert all([s["seed"] for s in row["seeds"]] == [0, 1] for row in rows)
+    assert {path.parent.name for path in (tmp_path / "runs").glob("*/*")} == {"smoke"}  # no toy
     assert rows[0]["difference"] == 0 and not rows[0]["survives"]
     monkeypatch.setattr(table3, "train", None)
     table3.main(options)

@@ -160,6 +160,23 @@ def test_a_run_can_be_made_longer(tiny, tmp_path, first):
         assert history == expected_history
 
 
+def test_a_run_that_was_made_longer_and_interrupted_at_once_goes_on(tiny, tmp_path, interrupt):
+    run(tiny, replace(CONFIG, steps=7), folder=tmp_path)  # its last snapshot is no longer run's
+    interrupt(8)
+    with pytest.raises(Interruption):
+        run(tiny, folder=tmp_path)
+    interrupt(None)
+    longer, _ = run(tiny, folder=tmp_path)
+    expected, _ = run(tiny)
+    assert all(torch.equal(longer[name], expected[name]) for name in expected)
+
+
+def test_a_sentence_of_the_models_length_can_be_validated(tiny):
+    model, long = tiny(max_length=4100), [4] * 4050
+    (*_, last) = fit(model, PAIRS, CONFIG, valid_pairs=[([4], long)], progress=False)
+    assert last["valid_loss"] > 0
+
+
 def test_the_folder_holds_the_last_snapshots_and_nothing_left_over(tiny, tmp_path):
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / ".training-state.safetensors.x1.part").write_bytes(b"half")

@@ -98,6 +98,28 @@ def test_of_two_copies_the_one_with_the_right_name_counts_and_the_other_is_repor
     assert f"anna/{SECOND} (1).ipynb was not taken" in found["anna", SECOND].flags
 
 
+def test_of_many_copies_the_last_one_counts(tmp_path):
+    names = ("homework", "homework (1)", "homework (9)", "homework (10)")
+    hand_in(tmp_path, *(f"anna/{name}.ipynb" for name in names))
+    found, _ = found_in(tmp_path)
+    assert found["anna", SECOND].path.name == "homework (10).ipynb"
+
+
+def test_two_people_of_one_name_are_asked_about(tmp_path):
+    for number in (4711, 4812):
+        hand_in(tmp_path, f"Anna Ash_{number}_assignsubmission_file_/{SECOND}.ipynb")
+    found, notes = found_in(tmp_path)
+    question = f"{SECOND} came more than once: are they two people of one name?"
+    assert question in found["Anna Ash", SECOND].flags and f"Anna Ash: {question}" in notes
+
+
+def test_a_lesson_that_is_not_graded_now_makes_no_second_student(tmp_path):
+    hand_in(tmp_path, f"anna_{FIRST}.ipynb", text=exercise(FIRST))
+    hand_in(tmp_path, f"anna_{SECOND}.ipynb")
+    found, _ = found_in(tmp_path)
+    assert list(found) == [("anna", SECOND)] and not found["anna", SECOND].problem
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [("", "empty"), ("{", "damaged"), ("[]", "damaged"), ('{"cells": [3]}', "damaged")],
@@ -311,6 +333,11 @@ def test_what_is_nested_too_deeply_is_not_compared(deep):
     assert look(cells, ["attend_one"])[-1] == "no check of attend_one"
 
 
+def test_a_number_that_cannot_be_written_out_is_not_compared():
+    cells = [("code", f"def attend_one():\n    0x{'f' * 4000}")]
+    assert source_of(cells, ["attend_one"]) == ""
+
+
 def test_a_pair_is_reported_if_it_is_alike_in_two_tasks():
     both = {"anna": LONG, "ben": RENAMED, "chloé": OTHER}
     assert similar_pairs({"attend_one": both}) == []
@@ -381,16 +408,16 @@ def test_no_two_pages_have_one_name():
 # ---- The command, without its children
 
 
-def graded(folder, monkeypatch, why=""):
+def graded(folder, monkeypatch, why="", state="wrong", notes=(), lessons=("02",)):
     """Grade `folder`/in; the checks say of every task that it is wrong, and `why`."""
 
     def judge(cells, name, checks, tasks, *_):
-        return [Outcome("wrong", why, why) for _ in tasks], []
+        return [Outcome(state, why, why) for _ in tasks], [*notes]
 
     around = Walls(folder, folder, [], 2**30, means="bubblewrap")
     monkeypatch.setattr(command, "judge_notebook", judge)
     monkeypatch.setattr(command, "walls", lambda *_: contextlib.nullcontext(around))
-    assert command.grade(folder / "in", ["02"], folder / "out") == 0
+    assert command.grade(folder / "in", lessons, folder / "out") == 0
     return json.loads((folder / "out" / "marks.json").read_text("utf-8"))
 
 
@@ -398,6 +425,17 @@ def test_half_a_character_in_a_message_does_not_end_the_grading(tmp_path, monkey
     hand_in(tmp_path / "in", f"anna/{SECOND}.ipynb")
     rows = graded(tmp_path, monkeypatch, "ValueError: \ud800!")["rows"]
     assert {row["message"] for row in rows} == {"ValueError: ?!"}
+
+
+def test_half_a_character_in_a_forged_record_does_not_end_the_grading(tmp_path, monkeypatch):
+    hand_in(tmp_path / "in", f"anna/{SECOND}.ipynb")
+    rows = graded(tmp_path, monkeypatch, state="\ud800", notes=["wanted \ud800"])["rows"]
+    assert all(row["state"] == "?" and "wanted ?" in row["flags"] for row in rows)
+
+
+def test_a_lesson_that_is_named_twice_is_graded_once(tmp_path, monkeypatch):
+    hand_in(tmp_path / "in", f"anna/{SECOND}.ipynb")
+    assert len(graded(tmp_path, monkeypatch, lessons=("2", "02"))["rows"]) == 6
 
 
 def test_a_large_class_has_large_marks(tmp_path, monkeypatch):

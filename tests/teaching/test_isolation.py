@@ -6,7 +6,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -16,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import forty as class_
 
 from transformer_lab.checking import course_folder
-from transformer_lab.checking.isolation import MEANS, Walls, walls
+from transformer_lab.checking.isolation import MEANS, Walls, copy_course, walls
 from transformer_lab.checking.records import Canary, Judged, Loaded, Ready, decode, encode
 from transformer_lab.checking.sandbox import PACKAGE
 from transformer_lab.grading import grade as command
@@ -88,6 +90,42 @@ def test_without_walls_it_is_said_loudly_and_the_teachers_files_are_refused(tmp_
     assert all("no isolation" in row["flags"] for row in rows)
     assert "wanted the teacher's files" in rows[2]["flags"] and rows[2]["state"] == "wrong"
     assert "may not use the teacher's files" in rows[2]["message"]
+
+
+def test_without_walls_those_who_are_graded_at_once_have_folders_of_their_own(tmp_path):
+    around, both = Walls(tmp_path, tmp_path, [], 2**30), threading.Barrier(2)
+
+    def folder(_) -> Path:
+        both.wait(timeout=60)
+        return around.folder
+
+    with ThreadPoolExecutor(2) as pool:
+        assert len({*pool.map(folder, range(2))}) == 2
+
+
+def test_a_folder_beside_a_hidden_one_is_not_the_teachers(tmp_path):
+    for name in ("attention", "attention-course"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text("x")
+    program = f"""
+from transformer_lab.checking.child import _watch
+told = []
+_watch(told.append, "/nowhere", [{str(tmp_path / "attention")!r}], False)
+open({str(tmp_path / "attention-course" / "file")!r}).close()
+print(len(told))
+open({str(tmp_path / "attention" / "file")!r}).close()
+print(len(told))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.split() == ["0", "1"], done.stderr
+
+
+def test_a_course_that_was_handed_out_has_its_checks_in_the_package(tmp_path):
+    package = tmp_path / "course" / "transformer_lab"
+    (package / "checks").mkdir(parents=True)
+    (package / "checks" / "test_01_x.py").write_text("")
+    copied = copy_course(package.parent, package, tmp_path / "copy")
+    assert (copied / "tests" / "exercises" / "test_01_x.py").is_file()
 
 
 def test_what_does_not_work_is_not_taken(monkeypatch):

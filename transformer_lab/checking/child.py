@@ -119,7 +119,7 @@ def _watch(
         what = events.get(event)
         if event in ("open", "os.listdir", "os.scandir") and isinstance(arguments[0], str | bytes):
             path = os.path.realpath(os.fsdecode(arguments[0]))
-            if any(path.startswith(each) for each in hidden):
+            if any(f"{path}{os.sep}".startswith(f"{each}{os.sep}") for each in hidden):
                 what = "the teacher's files"
             elif event == "open" and arguments[2] & WRITING and not path.startswith(inside):
                 what = "files outside its folder"

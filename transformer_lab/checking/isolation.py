@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import get_ident
 from typing import Any
 
 import psutil
@@ -70,8 +71,9 @@ def copy_course(course: Path, package: Path, target: Path) -> Path:
     """Copy what a child may read of the course to `target`: the package and the checks."""
     skip = shutil.ignore_patterns("__pycache__", ".*")
     shutil.copytree(package, target / package.name, ignore=skip)
-    checks = Path("tests", "exercises")
-    shutil.copytree(course / checks, target / checks, ignore=skip)
+    own = package / "checks"  # of a course that was handed out
+    checks = own if own.is_dir() else course / "tests" / "exercises"
+    shutil.copytree(checks, target / "tests" / "exercises", ignore=skip)
     compileall.compile_dir(target, quiet=2)
     for path in (target, *target.rglob("*")):
         path.chmod(0o555 if path.is_dir() else 0o444)
@@ -163,10 +165,11 @@ class Walls:
     def warning(self) -> str:
         return WARNING if self.means == "none" else ""
 
-    @cached_property
+    @property
     def folder(self) -> Path:
-        """Return the folder in which the child lives, as the child sees it."""
-        return self.scratch / "home" if self.means == "none" else Path(WRITABLE)
+        """Return the folder in which this thread's child lives, as the child sees it."""
+        own = self.scratch / f"home-{get_ident()}"
+        return own if self.means == "none" else Path(WRITABLE)
 
     @property
     def limits(self) -> dict[str, Any]:

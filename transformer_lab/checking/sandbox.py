@@ -96,9 +96,10 @@ def _is_ours(file: str) -> bool:
 
 def is_library(file: str) -> bool:
     """Return whether a file of code belongs to Python, an installed package or this one."""
-    return file.startswith(("<frozen", "<@beartype")) or any(
-        map(Path(file).is_relative_to, _library_folders())
-    )
+    where = Path(file)
+    installed = any(part.endswith("-packages") for part in where.parts)  # with pip's --user too
+    known = installed or any(map(where.is_relative_to, _library_folders()))
+    return known or file.startswith(("<frozen", "<@beartype"))
 
 
 @functools.cache

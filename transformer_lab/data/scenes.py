@@ -66,7 +66,7 @@ def scenes(count: int, seed: int, *, split: str = "train") -> list[Scene]:
     found = []
     while len(found) < count:
         things, places = _things(rng), _places(rng)
-        if _split_of(things, places) in (split, "train" if split == "test" else split):
+        if _split_of(things, places) == ("train" if split == "test" else split):
             found.append(_draw(rng, things, places))
     return found
 

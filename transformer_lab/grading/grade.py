@@ -107,7 +107,7 @@ def grade(
     require(seconds >= 1, f"seconds must be at least 1, got {seconds}")
     require(memory >= 0.5, f"memory must be at least 0.5 GB, got {memory}")
     source, folder = Path(submissions), Path(output)
-    course = [_lesson(each) for each in dict.fromkeys(lessons)]
+    course = [_lesson(each) for each in dict.fromkeys(str(each).zfill(2) for each in lessons)]
     known, own = [_known_by(each) for each in course], [folder, folder / "feedback"]
     found, strays = find_submissions(source, known, own)
     hidden = [course_folder() / "solutions", course_folder() / "tests", source, folder]
@@ -194,8 +194,8 @@ class _Class:
         return [
             self._row(
                 Row(
-                    *(submission.student, lesson.name, "", outcome.state, 0),
-                    *(outcome.seconds, flags + notes),
+                    *(submission.student, lesson.name, "", _writable(outcome.state), 0),
+                    *(outcome.seconds, [*map(_writable, flags + notes)]),
                     *(_writable(outcome.why), _writable(outcome.message)),
                 ),
                 lesson,

@@ -40,7 +40,7 @@ def write_marks(
     notes: Mapping[str, Any],
     pairs: Sequence[tuple[str, str, Mapping[str, float]]],
 ) -> None:
-    """Write all of them but marks.json; `notes` are "warning", "about" and "strays"."""
+    """Write all of them but marks.json; `notes` are "warning", "about" and "flagged"."""
     write_atomically(folder / "marks.csv", _csv(rows).encode("utf-8-sig", "replace"))
     by_student = defaultdict(list)
     for row in rows:

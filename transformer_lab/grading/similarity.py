@@ -64,7 +64,7 @@ def source_of(cells: Sequence[tuple[str, str]], names: Sequence[str]) -> str:
             last |= {each.name: each for each in tree_of(source).body if hasattr(each, "name")}
     try:
         return "\n\n".join(ast.unparse(last[name]) for name in names if name in last)
-    except RecursionError:  # too deeply nested to be compared
+    except (RecursionError, ValueError):  # nested too deeply, or a number too long, to be compared
         return ""
 
 

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from transformer_lab.checking.course import check_files
 from transformer_lab.checking.notebooks import parse_cell, read_cells
 
 LARGEST = 20 * 2**20  # bytes; a notebook without pictures has some hundred thousand
@@ -32,9 +33,9 @@ UNREADABLE, NO_NOTEBOOK = "unreadable", "no notebook"
 NBGRADERS = ("source", "release", "submitted", "autograded", "feedback")
 NOTEBOOK = re.compile(r"\.ipynb(\.txt|\.json)?$", re.IGNORECASE)  # browsers add an ending
 MOODLE = re.compile(
-    r"^(?P<student>.+?)_\d+_assignsubmission_(?:file|onlinetext)(?:_(?P<file>.*))?$"
+    r"^(?P<student>.+?)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)(?:_(?P<file>.*))?$"
 )
-CANVAS = re.compile(r"^(?P<student>[^_]+?)(?:_LATE)?_\d+_\d+_(?P<file>.+)$")
+CANVAS = re.compile(r"^(?P<student>[^_]+?)(?:_LATE)?_(?P<id>\d+)_\d+_(?P<file>.+)$")
 COPY = re.compile(r"( ?\(\d+\)|[ -]copy\d*|-\d+| - copy)+$", re.IGNORECASE)
 
 
@@ -172,10 +173,11 @@ def _student_of_file(stem: str, lessons: Sequence[Lesson]) -> tuple[str, str]:
     if found := MOODLE.match(stem) or CANVAS.match(stem):
         return found["student"], found["file"] or ""
     bare = COPY.sub("", stem)
-    for lesson in lessons:
-        if lesson.name in bare:
-            before, after = bare.split(lesson.name, 1)
-            return (before + after).strip(" _-.") or stem, lesson.name
+    others = (file.stem.removeprefix("test_") for file in check_files())  # not graded now
+    for name in (*(lesson.name for lesson in lessons), *others):
+        if name in bare:
+            before, after = bare.split(name, 1)
+            return (before + after).strip(" _-.") or stem, name
     return stem, stem
 
 
@@ -284,6 +286,8 @@ def _of_student(
         mine = [file for file in files if file.lesson == lesson.name]
         if not mine and len(lessons) == 1:
             mine = lost
+        if len(_ids(mine, root)) > 1:
+            odd.append(f"{lesson.name} came more than once: are they two people of one name?")
         if mine:
             submissions.append(_chosen(student, lesson, mine, root))
         else:
@@ -293,11 +297,20 @@ def _of_student(
     return submissions, odd
 
 
+def _ids(files: Sequence[_File], root: Path) -> set[str]:
+    """Return the numbers that Moodle or Canvas gave to those who handed these in."""
+    names = (file.path.relative_to(root).parts[0] for file in files)
+    return {found["id"] for name in names if (found := MOODLE.match(name) or CANVAS.match(name))}
+
+
 def _chosen(student: str, lesson: Lesson, files: Sequence[_File], root: Path) -> Submission:
     """Take the file that can be read and has the right name, else the last copy; report others."""
 
     def rank(file: _File) -> tuple:
-        return not file.problem, file.path.stem == lesson.name, file.path.name
+        stem = file.path.stem
+        bare = COPY.sub("", stem)
+        copy = [*map(int, re.findall(r"\d+", stem.removeprefix(bare)))]  # (10) comes after (9)
+        return not file.problem, stem == lesson.name, bare, copy, stem
 
     *others, taken = sorted(files, key=rank)
     flags = [f"{_where(file, root)} was not taken" for file in others]

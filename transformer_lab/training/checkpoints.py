@@ -40,7 +40,7 @@ def identity_of(model: Transformer, config: TrainConfig, pairs: Sequence) -> dic
     unless the learning rate depends on it.
     """
     sizes, training = asdict(model.config), asdict(config)
-    # Runs of before these settings can have no other.
+    # Left out as in runs older than these settings; `steps` matters to another schedule alone.
     if model.config.activation_dropout:
         del sizes["activation_dropout"]
     if config.optimizer == "adam":
@@ -61,7 +61,7 @@ def take_snapshot(
 
     Raises `ValueError` if a number is NaN or infinite: a broken run ends here.
     """
-    snapshot = {name: t.detach().cpu().clone() for name, t in parameters_of(model).items()}
+    snapshot = {name: t.detach().to("cpu", copy=True) for name, t in parameters_of(model).items()}
     require_finite(snapshot, f"step {state.step}")
     state.snapshots[state.step] = snapshot
     for step in list(state.snapshots)[:-keep]:

@@ -74,10 +74,10 @@ def fit(
     identity = identity_of(model, config, train_pairs)
     with locked(folder / CHECKPOINTS) if stores else nullcontext(), torch.random.fork_rng():
         state = TrainState() if folder is None else load_state(folder, identity)
+        if stores:
+            remove_outdated(folder, state)  # before `_go_on` forgets what the stored state names
         optimizer = make_optimizer(model, config)
         _go_on(state, model, optimizer, config, folder)
-        if stores:
-            remove_outdated(folder, state)
         started = time.perf_counter() - state.seconds
         for losses in _steps(model, optimizer, state, train_pairs, config, progress and is_first):
             at_checkpoint = _is_checkpoint(state.step, config)
@@ -189,7 +189,9 @@ def _record(
         "rate": learning_rate(state.step, model.config.d_model, config),
     }
     if valid_pairs:
-        record |= {f"valid_{name}": x for name, x in evaluate(model, valid_pairs).items()}
+        room = max(4000, model.config.max_length + 1)  # any sentence of the model fits, with BOS
+        scores = evaluate(model, valid_pairs, max_tokens=room)
+        record |= {f"valid_{name}": x for name, x in scores.items()}
     return record | {"tokens": state.tokens}
 
 
@@ -223,7 +225,7 @@ def _batches(pairs: Pairs, max_tokens: int) -> Iterator[Batch]:
 
 
 def _lengths(pairs: Pairs) -> list[tuple[int, int]]:
-    """Return target length, BOS included, and source length: sorted by the first, then the other.
+    """Return target length, BOS included, and source length of each pair.
 
     Raises `ValueError` unless there is at least one pair, each holds two lists, and they can be
     read again.

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from transformer_lab.config import TrainConfig
+from transformer_lab.support.validation import require
 
 ADAM, MUON = ("step", "exp_avg", "exp_avg_sq"), ("momentum_buffer",)  # what each one remembers
 
@@ -23,7 +24,7 @@ def remembered(optimizer: torch.optim.Optimizer, parameter: nn.Parameter) -> Seq
 
 
 class MuonAndAdam(torch.optim.Optimizer):
-    """Muon [1] for the matrices inside the layers; Adam for embeddings, norms and biases.
+    """Muon [1] for the matrices inside the layers; Adam for all else, such as the embeddings.
 
     Muon's step is the gradient's running mean with all its singular values made about equal, so
     that no direction of a matrix is left behind; at the same rate it is as long as Adam's (as in
@@ -34,8 +35,10 @@ class MuonAndAdam(torch.optim.Optimizer):
     """
 
     def __init__(self, model: nn.Module, config: TrainConfig):
-        super().__init__(list(model.parameters()), {"lr": 0.0})
+        # "fused", as Adam is below: then `load_state_dict` puts its "step" on the GPU too.
+        super().__init__(list(model.parameters()), {"lr": 0.0, "fused": True})
         matrices = inner_matrices(model)
+        require(bool(matrices), 'optimizer="muon" needs a model with layers, got one without any')
         self.matrices = dict.fromkeys(matrices)
         rest = [p for p in self.param_groups[0]["params"] if p not in self.matrices]
         muon = torch.optim.Muon(

@@ -25,8 +25,8 @@ from transformer_lab.training.fused_loss import fused_sequence_loss
 class Objective(nn.Module):
     """The model and its summed loss as one module: what is trained, compiled and distributed.
 
-    Objective(source, target) is the sum over the real tokens of `sequence_loss(model(source,
-    target[:, :-1]), target[:, 1:], ε)`: each prefix of a target predicts the next token.
+    Objective(source, target) is `sequence_loss(model(source, target[:, :-1]), target[:, 1:], ε)`,
+    but the sum over the real tokens, not their mean: each prefix predicts the next token.
     """
 
     def __init__(self, model: Transformer, config: TrainConfig):
@@ -66,8 +66,8 @@ class DecoderStates(nn.Module):
         return states.bfloat16() if self.bfloat16 else states
 
     def kernels(self, device: str) -> AbstractContextManager:
-        """On a CPU, PyTorch's fused attention goes backward ten times slower in bfloat16 than in
-        float32; in plain steps it does not.
+        """Choose attention in plain steps for bfloat16 on a CPU, where PyTorch's fused one goes
+        backward ten times slower than in float32; else leave the choice to PyTorch.
         """
         return sdpa_kernel(SDPBackend.MATH) if self.bfloat16 and device == "cpu" else nullcontext()
 
@@ -79,8 +79,9 @@ def train_step(
 
     The batch may lie on the CPU, and best does: to count its tokens there, nothing has to wait.
     Of a data-parallel run, each process computes its share of the sentences and divides by the
-    number of tokens of the whole batch, so that n processes do what one would. Raises `ValueError`
-    if there is no token to predict, and for arguments of another kind.
+    number of tokens of the whole batch, so that n processes do what one would; each returns its
+    part of the loss, and the parts add up to it. Raises `ValueError` if there is no token to
+    predict, and for arguments of another kind.
     """
     require_type(objective, nn.Module, "objective")
     require_type(batch, Batch, "batch")
