@@ -38,8 +38,10 @@ test-book: .venv/book ## build the book anew; visit every page of it, every slid
 	@$(python) -m pytest -q -m "book or not setup" tests/browser/test_book.py tests/browser/test_page.py \
 	    tests/browser/test_slides.py tests/setup/test_lists.py
 
-.venv/book .venv/teaching: pyproject.toml constraints.txt | setup # what these two need besides, once
-	@$(python) -m pip install -q -c constraints.txt --no-build-isolation -e ".[$(@F)]" && touch $@
+# What these two need besides, once. The recipe looks itself: setup may have made .venv anew.
+.venv/book .venv/teaching: setup
+	@[ $@ -nt pyproject.toml ] && [ $@ -nt constraints.txt ] || { \
+	    $(python) -m pip install -q -c constraints.txt --no-build-isolation -e ".[$(@F)]" && touch $@; }
 
 setup: ## make .venv, and do nothing if it is up to date (PYTHON=python3.12 chooses one)
 	@PYTHON="$(PYTHON)" sh .setup/setup.sh

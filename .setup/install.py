@@ -31,7 +31,7 @@ TROUBLES = {
     r"No matching distribution found for (\S+)": (
         "no build of {found} fits Python {python} on this machine: see Troubleshooting in README.md"
     ),
-    r"(?m)^(?:ERROR|error): (.+)": "{found} (.venv.log has the rest): put that right",
+    r"(?m)^(?:ERROR|[Ee]rror): (.+)": "{found} (.venv.log has the rest): put that right",
 }
 
 

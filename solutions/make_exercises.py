@@ -207,7 +207,8 @@ def write_nbgrader(folder: Path, lessons: Collection[str]) -> None:
         points = {name: points_of(path.stem, task.names) for task in tasks for name in task.names}
         made = for_nbgrader(read(path), points, questions[path.stem[:2]].strip())
         write_atomically(folder / "source" / path.stem / path.name, text_of(made).encode())
-    write_atomically(folder / SETTINGS.name, SETTINGS.read_bytes())
+    if not (folder / SETTINGS.name).exists():  # what a teacher has set in it stays
+        write_atomically(folder / SETTINGS.name, SETTINGS.read_bytes())
 
 
 def lessons_of(texts: list[str] | None) -> list[str]:
@@ -221,6 +222,8 @@ def lessons_of(texts: list[str] | None) -> list[str]:
         if not (found := re.fullmatch(r"(\d\d)(?:-(\d\d))?", text)):
             raise ValueError(f"lessons are named like 02 or 00-03, got {text!r}")
         first, last = found.groups(found[1])
+        if last < first:
+            raise ValueError(f"a range of lessons rises, as 00-03 does, got {text!r}")
         chosen |= {f"{number:02}" for number in range(int(first), int(last) + 1)}
     if missing := chosen - set(there):
         raise ValueError(f"no lesson {', '.join(sorted(missing))}; there are {', '.join(there)}")
@@ -252,7 +255,7 @@ def main(arguments: list[str] | None = None) -> int:
                 write_nbgrader(options.nbgrader, lessons)
             else:
                 write_handout(options.handout, exercises(), lessons)
-        except ValueError as error:
+        except (ValueError, OSError) as error:
             parser.error(str(error))
         return 0
     for path in options.run or []:

@@ -41,7 +41,7 @@ def generated(makers=MAKERS) -> tuple[dict[Path, str], list[str]]:
 
 def variant(seed: int, folder: Path) -> dict[Path, str]:
     """Return worksheets and examination with the numbers of another seed, below `folder`."""
-    here = Path(__file__).parent
+    here = Path(__file__).resolve().parent
     made = worksheets.pages(seed) | exam.pages(seed)
     return {folder / path.relative_to(here): text for path, text in made.items()}
 

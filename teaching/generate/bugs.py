@@ -14,7 +14,7 @@ CREDIT = (
     (2, "a test of one line that needs no reference"),
 )
 WORDS = ("BOS", "the", "cat", "sat")
-_makers: dict[str, Callable[[np.random.Generator], Question]] = {}
+_makers: dict[str, Callable[[random.Random], Question]] = {}
 
 
 def bug(maker: Callable) -> Callable:

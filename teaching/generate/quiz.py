@@ -50,7 +50,8 @@ def feedback(claim: Claim) -> str:
 
 def plain(text: str) -> str:
     """Return Markdown without its marks."""
-    return text.replace("`", "").replace("**", "")
+    parts = text.replace("`", "").replace("$", "").split(" * ")  # between spaces it is a product
+    return " * ".join(part.replace("*", "") for part in parts)
 
 
 def gift(asked: list[Claim]) -> str:

@@ -1,4 +1,4 @@
-"""Worksheets: two pages a lesson, four questions for paper, and a key; other numbers by seed."""
+"""Worksheets: two pages a lesson, up to four questions, and a key; other numbers by seed."""
 
 from pathlib import Path
 

@@ -116,8 +116,13 @@ def copy_pages(folder: str | os.PathLike, lesson: str, home: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Put a trained date model into the page.")
     parser.add_argument("run", type=Path, help="folder of a run of `transformer-lab train dates`")
-    run = load_run(parser.parse_args().run)
-    write_atomically(WEIGHTS, script_of(run).encode())
+    folder = parser.parse_args().run
+    try:
+        run = load_run(folder)
+        script = script_of(run)
+    except ValueError as error:
+        parser.error(str(error))
+    write_atomically(WEIGHTS, script.encode())
     write_atomically(HERE / "dates.png", picture_of_dates(run))
     write_atomically(HERE / "head.png", picture_of_head())
     print(f"{read_script()['exact_match']:.2%} of the test dates right with 16 bits")

@@ -86,15 +86,25 @@ def main() -> None:
     options = parser.parse_args()
     try:
         if options.command == "split":
-            for name, part in split(read_pairs(options.pairs)[0], options.salt).items():
+            pairs, notes = read_pairs(options.pairs)
+            for note in notes:
+                print(note, file=sys.stderr)
+            for name, part in split(pairs, options.salt).items():
                 text = "".join(f"{source}\t{target}\n" for source, target in part)
                 write_atomically(options.into / f"{name}.tsv", text.encode())
                 print(f"{options.into / name}.tsv: {len(part)} pairs")
         else:
             sources, references = zip(*read_pairs(options.hidden)[0], strict=True)
-            answers = {str(run): load_run(run).translate(list(sources)) for run in options.runs}
+            answers = {}
+            for run in options.runs:
+                try:
+                    answers[str(run)] = load_run(run).translate(list(sources))
+                except (ValueError, OSError) as error:  # the others are ranked
+                    print(f"{run} is left out: {error}", file=sys.stderr)
+            if not answers:
+                raise ValueError("no run could be scored")
             print(table(answers, list(references)))
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         sys.exit(str(error))
 
 

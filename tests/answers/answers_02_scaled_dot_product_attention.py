@@ -1509,3 +1509,20 @@ def a_repaired_whole_root(query, key, value):
 def repaired_and_squeezed(query, key, value):
     """squeeze() after a batch of one was tried out in the notebook."""
     return ((query @ key.mT / math.sqrt(key.shape[-1])).softmax(-1) @ value).squeeze()
+
+
+@wrong("repaired_attention", "Subtract the largest score")
+def repaired_with_exp(query, key, value):
+    """The softmax is written out, without its first step."""
+    exp = (query @ key.transpose(-2, -1) / math.sqrt(key.shape[-1])).exp()
+    return exp / exp.sum(-1, keepdim=True) @ value
+
+
+@wrong("attend_one", "Everything is 0")
+def add_for_add_(query, keys, values):
+    """`add` returns the sum, and nobody takes it."""
+    weights = (keys @ query / math.sqrt(len(query))).softmax(0)
+    output = torch.zeros(values.shape[1])
+    for weight, value in zip(weights, values, strict=True):
+        output.add(weight * value)
+    return output

@@ -1604,3 +1604,20 @@ class NothingFromPads(Given):
 
     def forward(self, x, tokens):
         return bugged()(self, x, tokens) * (tokens != self.pad_id)[..., None]
+
+
+@wrong("masked_softmax", "fill before exp")
+def where_behind_exp(scores, mask):
+    """Right forward; backward 0 · inf is NaN."""
+    top = scores.masked_fill(~mask, -math.inf).amax(-1, keepdim=True).detach()
+    top = top.masked_fill(top == -math.inf, 0)
+    exp = torch.where(mask, (scores - top).exp(), 0.0)
+    total = exp.sum(-1, keepdim=True)
+    return exp / total.masked_fill(total == 0, 1)
+
+
+@wrong("masked_softmax", "exactly 0")
+def clamped_weights(scores, mask):
+    """So that a logarithm stays finite."""
+    weights = scores.masked_fill(~mask, -math.inf).softmax(-1).masked_fill(~mask, 0)
+    return weights.clamp(min=1e-9)

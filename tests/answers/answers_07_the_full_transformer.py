@@ -1637,3 +1637,22 @@ def applied_by_an_unescaped_expression(word, merges):
     for one, other in merges:
         text = re.sub(rf"(?<!\S){one} {other}(?!\S)", one + other, text)
     return text.split()
+
+
+@wrong("learn_bpe", "x.y")
+def bpe_by_a_pattern(word_counts, num_merges):
+    """The regular expression of the paper's listing, without re.escape."""
+    words = {" ".join(word) + "</w>": count for word, count in word_counts.items()}
+    merges = []
+    for _ in range(num_merges):
+        pairs = collections.Counter()
+        for text, count in words.items():
+            for pair in itertools.pairwise(text.split()):
+                pairs[pair] += count
+        if not pairs:
+            break
+        best = min(pairs, key=lambda pair: (-pairs[pair], pair))
+        merges.append(best)
+        place = re.compile(r"(?<!\S)" + " ".join(best) + r"(?!\S)")
+        words = {place.sub("".join(best), text): count for text, count in words.items()}
+    return merges

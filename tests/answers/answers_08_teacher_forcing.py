@@ -1302,3 +1302,31 @@ def shifted_against_each_other(model, source, target, pad_id):
     """[:, 1:] and [:, :-1] in each other's place."""
     logits = model(source, target)[:, 1:]
     return F.cross_entropy(logits.transpose(1, 2), target[:, :-1], ignore_index=pad_id)
+
+
+@wrong(
+    "batches_by_tokens", "newest sentence is taken for the longest", "sort the indices by length"
+)
+def batches_without_the_sort(lengths, max_tokens):
+    """The line of the last hint, and the sort is forgotten."""
+    batches = []
+    for index in range(len(lengths)):
+        if lengths[index] > max_tokens:
+            raise ValueError("too long")
+        if not batches or (len(batches[-1]) + 1) * lengths[index] > max_tokens:
+            batches.append([])
+        batches[-1].append(index)
+    return batches
+
+
+@wrong("shift_right", "int16")
+def shifted_in_int16(targets, bos_id):
+    """Saves memory, and wraps the ids of a real vocabulary."""
+    bos = torch.full_like(targets[:, :1], bos_id)
+    return torch.cat([bos, targets[:, :-1]], dim=1).to(torch.int16)
+
+
+@wrong("noam_rate", "is it rounded")
+def rate_to_eight_digits(step, d_model, warmup):
+    """Looks harmless: the first rates are about that small."""
+    return round(d_model**-0.5 * min(step**-0.5, step * warmup**-1.5), 8)

@@ -2154,3 +2154,75 @@ def counted_in_a_global(chunks, table, w_q, w_k, w_v):
     return run_chunks(
         chunks, table, w_q, w_k, w_v, place=lambda s, n, piece: slice(s + start, s + n + start)
     )
+
+
+@wrong("CachedSelfAttention", "IndexError")
+class StoreOf512(nn.Module):
+    """The cache has room for as many tokens as anybody will ever need."""
+
+    def __init__(self, d_model, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        linears = (nn.Linear(d_model, d_model, bias=False) for _ in range(4))
+        self.w_q, self.w_k, self.w_v, self.w_o = linears
+        self.reset()
+
+    def reset(self):
+        self.length, self.store = 0, None
+
+    def step(self, x):
+        def split(y):
+            return y.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+        if self.store is None:
+            self.store = x.new_zeros(512, 2, len(x), x.shape[-1])
+        self.store[self.length] = torch.stack([self.w_k(x)[:, 0], self.w_v(x)[:, 0]])
+        self.length += 1
+        k, v = (split(y.transpose(0, 1)) for y in self.store[: self.length].unbind(1))
+        heads, _ = scaled_dot_product_attention(split(self.w_q(x)), k, v)
+        return self.w_o(heads.transpose(1, 2).flatten(2))
+
+
+def states_with(chunks, table, matrices, encoding, root):
+    seen, keys, values, states = 0, [], [], []
+    w_q, w_k, w_v = matrices
+    for tokens in chunks:
+        n = tokens.shape[1]
+        x = table[tokens] * root + encoding[seen : seen + n]
+        seen += n
+        keys.append(x @ w_k)
+        values.append(x @ w_v)
+        k, v = torch.cat(keys, dim=1), torch.cat(values, dim=1)
+        states.append(scaled_dot_product_attention(x @ w_q, k, v, causal_mask(seen)[-n:])[0])
+    return torch.cat(states, dim=1)
+
+
+@wrong("repaired_states", "size of tensor")
+def states_of_width_8(chunks, table, w_q, w_k, w_v):
+    """The 8 of the example, typed in."""
+    encoding = sinusoidal_encoding(200, 8)
+    return states_with(chunks, table, (w_q, w_k, w_v), encoding, math.sqrt(8))
+
+
+@wrong("repaired_states", "size of tensor")
+def states_of_a_hundred_places(chunks, table, w_q, w_k, w_v):
+    """A table of positions that is long enough for the example."""
+    d = table.shape[1]
+    return states_with(chunks, table, (w_q, w_k, w_v), sinusoidal_encoding(100, d), math.sqrt(d))
+
+
+@wrong("keep_top_k", "far apart")
+def top_k_of_probabilities(logits, k):
+    """The border is a probability: those of small logits are all 0."""
+    p = logits.softmax(dim=-1)
+    border = p.topk(min(k, logits.shape[-1]), dim=-1).values[..., -1:]
+    return logits.masked_fill(p < border, -math.inf)
+
+
+@wrong("keep_top_p", "large")
+def top_p_with_exp(logits, p):
+    """A softmax by hand, which overflows."""
+    weights = logits.exp() / logits.exp().sum(dim=-1, keepdim=True)
+    weights, order = weights.sort(dim=-1, descending=True)
+    dropped = weights.cumsum(dim=-1) - weights >= p
+    return logits.masked_fill(dropped.scatter(-1, order, dropped), -math.inf)

@@ -1220,3 +1220,14 @@ def the_object(outputs, references):
 def of_characters(outputs, references):
     """tokenize=char."""
     return BLEU(tokenize="char").corpus_score(outputs, [references]).score
+
+
+@wrong("clipped_matches", "nothing is counted for a *reference* that is shorter than n")
+def nothing_if_one_is_empty(hypothesis, reference, n):
+    """A guard for both lists, where one of them needs it."""
+    if not hypothesis or not reference:
+        return 0, 0
+    found, other = (
+        Counter(tuple(t[i : i + n]) for i in range(len(t) - n + 1)) for t in (hypothesis, reference)
+    )
+    return (found & other).total(), found.total()

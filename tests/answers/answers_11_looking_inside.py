@@ -901,3 +901,12 @@ def the_last_none_are_all(attention, keep):
     smallest = attention.argsort(-1, descending=True)[:, -drop:]
     kept = attention.scatter(-1, smallest, 0.0)
     return F.normalize(kept + eye_like(kept), p=1, dim=-1)
+
+
+@right("same_output")
+def exactly_a_tenth(weights, value):
+    w, v = weights.double(), value.double()
+    both = torch.cat([v, torch.ones_like(v[:, :1])], dim=1).T
+    direction = torch.linalg.svd(both).Vh[-1]
+    room = torch.where(direction < 0, -w / direction, torch.inf).amin(-1, keepdim=True)
+    return w + 0.1 * room * direction

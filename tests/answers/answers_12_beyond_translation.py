@@ -1219,3 +1219,19 @@ def repaired_width_first(images, patch):
 def repaired_by_unfold_and_reshape(images, patch):
     """The shape of `F.unfold` put right by force."""
     return unfold_and_reshape(images, patch)
+
+
+@wrong("causal_lm_loss", "IndexError")
+def lm_loss_squeezed(logits, tokens, pad_id):
+    """`squeeze()` without an axis takes the batch away, too, if it holds one text."""
+    says = logits[:, :-1].log_softmax(-1)
+    says = says.gather(-1, tokens[:, 1:].unsqueeze(-1)).squeeze()
+    return -says[tokens[:, 1:] != pad_id].mean()
+
+
+@wrong("mask_tokens", "small probability")
+def gaps_in_whole_per_cents(tokens, mask_id, pad_id, probability, generator):
+    """A percentage is drawn; 0.002 becomes one in a hundred."""
+    drawn = torch.randint(100, tokens.shape, generator=generator) < 100 * probability
+    hidden = drawn & (tokens != pad_id)
+    return tokens.masked_fill(hidden, mask_id), tokens.masked_fill(~hidden, pad_id)

@@ -1111,3 +1111,11 @@ def sentences_averaged_first(losses, real, size):
     """A mean over the row, then over the rows."""
     means = losses.masked_fill(~real, 0).sum(1) / real.sum(1)
     return torch.stack([means[rank::size].sum() for rank in range(size)]) / len(losses)
+
+
+@wrong("repaired_shares", "pads may stand anywhere")
+def shares_by_lengths(losses, real, size):
+    """The mask is turned into lengths, as if all pads stood behind the text."""
+    counts = real.sum(1).tolist()
+    rows = torch.stack([row[:n].sum() for row, n in zip(losses, counts, strict=True)])
+    return torch.stack([rows[rank::size].sum() for rank in range(size)]) / real.sum()

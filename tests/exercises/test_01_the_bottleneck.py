@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from transformer_lab.checking import expect
-from transformer_lab.checking.diagnosis import expect_predictions
+from transformer_lab.checking.diagnosis import expect_no_memory, expect_predictions
 
 SQUEEZED = (
     "squeeze() removes every axis of length 1, also that of a batch of one. Name the axis that has "
@@ -343,6 +343,10 @@ def context_mistakes(weights, values):
 
 def weights_and_values(B=2, Lk=5, d_v=3):
     return (1.5 * torch.randn(B, Lk)).softmax(1), torch.randn(B, Lk, d_v)
+
+
+def test_a_context_begins_anew_in_each_call(context_vector):
+    expect_no_memory(context_vector, read, weights_and_values(4, 4, 4), weights_and_values(4, 4, 4))
 
 
 def check_context(context_vector, *tensors):

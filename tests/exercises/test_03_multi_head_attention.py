@@ -38,7 +38,8 @@ def test_the_letters_are_predicted(predicted_letters):
             None: "The second head has the same half of every token. Which half, which token?",
         },
         "b": {
-            "b3 b4": "That is the right split. A reshape alone leaves the letters where they are.",
+            "b3 b4": "That is the right split, or the second head's first row. A reshape alone "
+            "leaves the letters where they are, and the second row is asked for.",
             "a3 a4": "That is in the first head. The second head begins with the seventh letter.",
             None: in_line,
         },
@@ -515,8 +516,10 @@ def test_a_mask_keeps_keys_away(MultiHeadAttention):
     square = torch.tensor([[1, 0, 0, 1], [0, 1, 1, 0], [1, 0, 1, 1], [0, 0, 0, 1]]).bool()
     each = torch.stack([square, square.roll(1, -1)])  # (B, L, L)
     per_head = torch.stack([each, each.flip(-1), each.roll(2, -1)], dim=1)  # (B, H, L, L)
-    for mask in (square, each[:, None], each[:, None, 2:3], per_head):
-        check_module(MultiHeadAttention, 3, *texts((2, 4, 12), (2, 4, 12), (2, 4, 12)), mask)
+    for mask in (square, each[:, None], each[:, None, 2:3], per_head, per_head[0]):
+        query, key, value = texts((2, 4, 12), (2, 4, 12), (2, 4, 12))
+        query[:, 0] = 0  # its scores are 0: the mask must be asked, and not the scores
+        check_module(MultiHeadAttention, 3, query, key, value, mask)
 
 
 def test_a_mask_fits_when_lengths_differ(MultiHeadAttention):

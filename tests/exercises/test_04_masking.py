@@ -404,12 +404,17 @@ def softmax_mistakes(scores, mask):
 
 
 def check_softmax(masked_softmax, scores, mask, nan=EMPTY, mistakes=None):
+    answer = masked_softmax(scores, mask)
     expect(
-        masked_softmax(scores, mask),
+        answer,
         soft(scores, mask),
         (mistakes or {}) | softmax_mistakes(scores, mask),
         nan=nan,
         hint=row_sums(mask),
+    )
+    assert not answer[~mask.expand(answer.shape)].any(), (
+        "A forbidden key has a tiny weight. It must be exactly 0: a small number that is added or "
+        "clamped in lets it leak."
     )
 
 
@@ -486,7 +491,8 @@ def test_the_softmax_in_half_and_double_precision(masked_softmax):
 def test_no_nan_hides_in_the_gradient(masked_softmax):
     mask = WIDE.clone()
     mask[1] = False
-    scores, pull = torch.randn(2, 3, 5).requires_grad_(), torch.randn(2, 3, 5)
+    scores, pull = torch.randn(2, 3, 5).masked_fill(~mask, 1000), torch.randn(2, 3, 5)
+    scores.requires_grad_()
     answer = masked_softmax(scores, mask)
     expect(answer, soft(scores.detach(), mask), nan=EMPTY)
     assert answer.requires_grad, (
@@ -498,7 +504,8 @@ def test_no_nan_hides_in_the_gradient(masked_softmax):
     assert not scores.grad.isnan().any(), (
         "The weights are right, but the gradient of the scores is NaN: the query with nothing to "
         "look at was NaN on the way, and 0 · NaN is NaN on the way back. `masked_fill` and "
-        "`torch.where` on the scores stop it; adding −inf, or dividing 0 by 0, does not."
+        "`torch.where` on the scores stop it; adding −inf, or dividing 0 by 0, does not. Or exp of "
+        "a large forbidden score was inf: fill before exp, `where` behind it comes too late."
     )
     twin = scores.detach().clone().requires_grad_()
     (soft(twin, mask) * pull).sum().backward()

@@ -49,8 +49,9 @@ def test_the_numbers_are_predicted(predicted_numbers):
         },
         "c": {
             1: "One of the three hidden numbers is negative. What does max(0, ·) do to it?",
-            5: "b₂ is missing, or the ReLU.",
-            9: "The ReLU works on the hidden numbers, not on the token.",
+            5: "b₂ is missing.",
+            9: "Is b₁ missing? Or did the ReLU work on the token? It works on the hidden numbers, "
+            "not on the token.",
             -1: "That is the second number; or the first hidden one.",
             None: "Compute the three hidden numbers x W₁ + b₁ first; then their ReLU.",
         },

@@ -303,6 +303,7 @@ CORPORA = {
     ),
     "capitals, and ends of words": ({"ab": 3, "abx": 3, "aB": 3, "Ab": 3}, 5),
     "one long word": ({"mississippi": 1, "miss": 3, "sip": 2}, 7),
+    "a full stop": ({"x.y": 5, "xzy": 1}, 4),
     "words of one letter": ({"a": 50, "I": 30, "at": 3, "it": 4, "tat": 1}, 3),
 }
 

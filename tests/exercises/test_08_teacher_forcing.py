@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from transformer_lab.checking import expect
 from transformer_lab.checking.diagnosis import (
+    CheckFailed,
     describe,
     expect_error,
     expect_no_memory,
@@ -124,6 +125,8 @@ def shift_mistakes(targets, bos_id):
         "it holds small whole numbers, and larger ids do not fit: keep the dtype of `targets`.": (
             right.to(torch.uint8).to(right.dtype)
         ),
+        "it holds numbers of int16, and the ids of a real vocabulary do not fit: keep the dtype of "
+        "`targets`.": right.to(torch.int16).to(right.dtype),
         "the order of the tokens is turned round.": right.flip(1),
         "`bos_id` is put at the end.": joined(targets[:, :-1], bos),
         "each position reads `bos_id`.": bos.expand_as(targets),
@@ -139,7 +142,7 @@ def test_each_batch_is_shifted_anew(shift_right):
 
 
 def test_each_position_reads_the_target_before_it(shift_right):
-    large = 1000 * TARGETS
+    large = 10_007 * TARGETS
     for targets in (TARGETS, TARGETS[:, :3], TARGETS[:2, :1], TARGETS[:1], large):
         for bos_id in (1, 11):
             right = shifted(targets, bos_id)
@@ -514,6 +517,13 @@ def test_the_rate_climbs_to_its_crest_and_falls(noam_rate):
         names = [f"The rate at step {n}" for n in steps]
         call = f"noam_rate(step, d_model {d_model}, warmup {warmup})"
         expect(came, right, mistakes, names=names, call=call)
+        for n, one, other in zip(steps, came, right, strict=True):
+            if not math.isclose(float(one), other, rel_tol=1e-4):
+                raise CheckFailed(
+                    f"The rate at step {n} is {float(one):.4g}, expected {other:.4g}: is it "
+                    "rounded? Return all digits.",
+                    call,
+                )
 
 
 # ---- batches_by_tokens
@@ -597,6 +607,9 @@ def expect_room(batches, lengths, max_tokens):
             why = "The numbers are positions in the *sorted* list; return the sentences' own."
         elif all(sum(lengths[i] for i in b) <= max_tokens for b in batches):
             why = "The lengths are added up; pads take room, too: count × longest."
+        elif _newest_is_taken_for_longest(batches, lengths, max_tokens):
+            why = "The newest sentence is taken for the longest: sort the indices by length first, "
+            why += "from short to long."
         elif (size - 1) * longest <= max_tokens or (size - 1) * max(widths[:-1]) <= max_tokens:
             why = "It is one sentence too many: test with the new sentence counted, in number "
             why += "and in length."
@@ -611,6 +624,11 @@ def expect_room(batches, lengths, max_tokens):
             f"A batch has {size} sentences, the longest of {longest} tokens: {size} × {longest} = "
             f"{size * longest} is more than max_tokens={max_tokens}. {why}"
         )
+
+
+def _newest_is_taken_for_longest(batches, lengths, max_tokens):
+    rises = any(lengths[i] < lengths[j] for batch in batches for i, j in pairwise(batch))
+    return rises and all(len(batch) * lengths[batch[-1]] <= max_tokens for batch in batches)
 
 
 def expect_little_padding(batches, lengths, max_tokens):

@@ -281,6 +281,7 @@ def test_a_hypothesis_shorter_than_n_has_no_ngrams(clipped_matches):
     for hypothesis, n in ((["a"], 2), (["a", "b"], 4), ([], 1), (["a", "b", "c"], 4)):
         expect_counts(clipped_matches, hypothesis, ["a", "b", "c", "d", "e"], n)
     expect_counts(clipped_matches, ["a", "b", "c"], ["a"], 2)
+    expect_counts(clipped_matches, ["a", "b", "c"], [], 1)
 
 
 # ---- corpus_bleu
@@ -444,7 +445,7 @@ def test_a_perfect_corpus_has_100(corpus_bleu):
 
 def test_sentences_shorter_than_four_words_do_no_harm(corpus_bleu):
     hypotheses, references = corpus((9, 14), 0.1, 6)
-    expect_bleu(corpus_bleu, [*hypotheses, ["a"], []], [*references, ["a", "b"], ["c"]])
+    expect_bleu(corpus_bleu, [*hypotheses, ["a"], [], ["b"]], [*references, ["a", "b"], ["c"], []])
 
 
 def test_without_a_match_of_some_n_bleu_is_0(corpus_bleu):

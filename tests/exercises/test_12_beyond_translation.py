@@ -197,6 +197,8 @@ def test_the_mean_over_real_next_tokens(causal_lm_loss):
         {},
         {"rows": 2, "length": 5, "pad_id": 4},
         {"rows": 4, "length": 9, "pad_id": 10},
+        {"rows": 1},
+        {"rows": 1, "length": 3},
     ):
         given = some_text(**sizes)
         expect(causal_lm_loss(*given), lm_loss(*given).float(), lm_mistakes(*given))
@@ -492,6 +494,16 @@ def test_all_or_nothing(mask_tokens):
     masked, targets = mask_tokens(tokens, 9, 0, 0.0, a_generator())
     expect(masked, tokens, names=("With probability 0, masked",))
     expect(targets, torch.zeros_like(tokens), names=("With probability 0, targets",))
+
+
+def test_a_small_probability(mask_tokens):
+    tokens = torch.full((500, 400), 5)
+    share = gaps_of(tokens, 9, 0, mask_tokens(tokens, 9, 0, 0.002, a_generator(1))).double().mean()
+    if abs(share - 0.002) > 0.0007:
+        raise CheckFailed(
+            f"With the small probability 0.002 a share of {share:.4f} was hidden. Is it rounded? "
+            "Compare numbers of `torch.rand` with `probability`."
+        )
 
 
 # ---- patchify, unpatchify, repaired_patches

@@ -731,6 +731,7 @@ def shares_mistakes(losses, real, size):
     dropped = clean[: chunk * size]
     same = clean[first].sum()
     row_means = clean.sum(1) / real.sum(1).clamp(min=1)
+    cut = losses.double() * (torch.arange(L) < real.sum(1, keepdim=True))
     above_0 = losses > 0
     dealt = losses[real].double()
 
@@ -783,6 +784,9 @@ def shares_mistakes(losses, real, size):
         "the processes are in the wrong order.": right.flip(0),
         "padded places are not left out; anything may stand there, so that `losses > 0` does not "
         "tell them.": torch.stack([losses[r::size].double().sum() for r in range(size)]) / whole,
+        "each row is cut behind as many places as it has real ones: pads may stand anywhere.": (
+            torch.stack([cut[r::size].sum() for r in range(size)]) / whole
+        ),
         "`losses > 0` is taken for `real`: anything may stand at padded places.": (
             shares_of(losses.double(), above_0, size)
         ),
@@ -821,6 +825,9 @@ def check_shares(repaired_shares, losses, real, size):
 def test_the_contributions_of_all_processes(repaired_shares):
     for B, L, size in ((7, 5, 2), (8, 4, 4), (5, 6, 3), (3, 3, 1), (6, 6, 2)):
         check_shares(repaired_shares, *shared_batch(B, L), size)
+    losses, real = torch.rand(7, 5) + 0.5, torch.rand(7, 5) < 0.5  # pads at any place
+    real[:, -1] = True
+    check_shares(repaired_shares, losses.masked_fill(~real, 300.0), real, 2)
 
 
 def test_a_process_without_a_real_token(repaired_shares):

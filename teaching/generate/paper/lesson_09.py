@@ -80,7 +80,7 @@ def q09_chance(r):
 @question
 def q09_penalty(r):
     short, long = r.choice([1, 7]), r.choice([13, 19])
-    log_short, log_long = -r.choice([3, 4]), -r.choice([5, 6])
+    log_short, log_long = -r.choice([3, 4]), -r.choice([5, 7])  # no two scores are equal
     scores = [log_short / ((5 + short) / 6), log_long / ((5 + long) / 6)]
     better = "first" if scores[0] > scores[1] else "second"
     return Question(
