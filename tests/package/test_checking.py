@@ -1,6 +1,7 @@
 """The checking machinery itself: what a learner is told, and what is left untouched."""
 
 import ast
+import functools
 import json
 import math
 import random
@@ -616,6 +617,14 @@ def test_a_task_that_says_without_means_it():
     require_own_work("norm", LayerNorm, forbidden)
 
 
+def test_what_is_made_from_the_packages_answer_is_the_packages():
+    inherited = type("EncoderLayer", (transformer_lab.EncoderLayer,), {})
+    partial = functools.partial(transformer_lab.causal_mask)
+    for task, answer in (("EncoderLayer", inherited), ("causal_mask", partial)):
+        with pytest.raises(CheckFailed, match=f"transformer_lab.{task} itself"):
+            require_own_work(task, answer)
+
+
 @pytest.mark.parametrize("path", check_files(), ids=lambda path: path.stem)
 def test_what_a_check_forbids_is_said_in_the_task(path):
     constants = {
@@ -697,6 +706,24 @@ def test_two_notebooks_do_not_share_names(tmp_path):
     one = load_notebook(path)
     other = load_notebook(written(tmp_path, "N = 2\ndef f(): return N"))
     assert (one["f"](), other["f"]()) == (1, 2)
+
+
+def test_a_method_may_be_put_on_a_class_in_a_later_cell(tmp_path):
+    later = "def f(self): return 1\nLayer.f = f", "check(Layer)"
+    names = load_notebook(written(tmp_path, "class Layer:\n    def f(self): return 0", *later))
+    assert names["Layer"]().f() == 1
+
+
+def test_annotations_may_be_postponed_for_all_cells(tmp_path):
+    later = "def f(x: Nothing) -> NothingEither: return 1"
+    names = load_notebook(written(tmp_path, "from __future__ import annotations", later))
+    assert names["f"](0) == 1 and not names["__problems__"]
+
+
+def test_the_kind_of_a_cell_is_text_whatever_stands_there(tmp_path):
+    path = tmp_path / "x.ipynb"
+    path.write_text('{"cells": [{"cell_type": [[[]]], "source": "x"}]}')
+    assert read_cells(path) == [("[[[]]]", "x")]
 
 
 def test_an_error_in_a_loaded_function_shows_its_line(tmp_path):

@@ -4,6 +4,8 @@ import contextlib
 import csv
 import json
 import os
+import time
+from pathlib import Path
 
 import pytest
 from IPython.core import inputtransformer2
@@ -16,7 +18,7 @@ from transformer_lab.checking.progress import tasks_in
 from transformer_lab.grading import find_submissions, look, points_of, similar_pairs
 from transformer_lab.grading import grade as command
 from transformer_lab.grading.grade import _known_by, _lesson
-from transformer_lab.grading.marks import Row, page_names, write_marks
+from transformer_lab.grading.marks import Row, _harmless, page_names, write_marks
 from transformer_lab.grading.rubric import rubric
 from transformer_lab.grading.similarity import (
     THRESHOLDS,
@@ -29,6 +31,7 @@ from transformer_lab.grading.submissions import (
     MOST_CELLS,
     MOST_CODE,
     MOST_NOTES,
+    _too_long,
     definitions,
 )
 from transformer_lab.support import files
@@ -96,6 +99,41 @@ def test_of_two_copies_the_one_with_the_right_name_counts_and_the_other_is_repor
     found, _ = found_in(tmp_path)
     assert found["anna", SECOND].path.name == f"{SECOND}.ipynb"
     assert f"anna/{SECOND} (1).ipynb was not taken" in found["anna", SECOND].flags
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ("\n" * 90_000, ""),
+        ("%a\r" * 33_000, "too large: 33000 lines of magic"),
+        ("a=\xa0!b\n" * 15_000, "too large: 15000 lines of magic"),
+        ("a" * 99_000 + " b?\n", "too large: a word of 99000 characters"),
+    ],
+)
+def test_nothing_takes_long_to_read(source, problem):
+    started = time.process_time()
+    assert _too_long([("code", source)]) == problem
+    assert time.process_time() - started < 2
+
+
+def test_a_folder_that_may_be_listed_and_not_entered_is_said(tmp_path, monkeypatch):
+    def refuse(self):
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "is_symlink", refuse)
+    hand_in(tmp_path, f"anna/{SECOND}.ipynb")
+    found, _ = found_in(tmp_path)
+    assert not found["anna", SECOND].problem
+
+
+def test_long_texts_do_not_stay_in_memory(tmp_path):
+    notebook = json.loads(exercise(SECOND))
+    notebook["cells"].append({"cell_type": "markdown", "source": "a" * 2_000_000})
+    hand_in(tmp_path, f"anna/{SECOND}.ipynb", text=json.dumps(notebook))
+    found, _ = found_in(tmp_path)
+    cells = found["anna", SECOND].cells
+    assert any(kind == "code" for kind, _ in cells)
+    assert sum(len(source) for _, source in cells) < 100_000
 
 
 def test_of_many_copies_the_last_one_counts(tmp_path):
@@ -333,6 +371,12 @@ def test_what_is_nested_too_deeply_is_not_compared(deep):
     assert look(cells, ["attend_one"])[-1] == "no check of attend_one"
 
 
+def test_an_answer_that_can_be_written_out_and_not_read_again_is_not_compared():
+    deep = "y = " + "f(" * 101 + "1" + " for a in b)" * 101
+    source = source_of([("code", f"def attend_one():\n    {deep}")], ["attend_one"])
+    assert source and runs_of(source) == frozenset()
+
+
 def test_a_number_that_cannot_be_written_out_is_not_compared():
     cells = [("code", f"def attend_one():\n    0x{'f' * 4000}")]
     assert source_of(cells, ["attend_one"]) == ""
@@ -395,6 +439,11 @@ def test_the_class_page_puts_the_most_frequent_diagnosis_first(tmp_path):
     assert "f: 0 of 3 passed" in text and "LOUD" in text and "s0 and s1" in text and "90 %" in text
     first, second = text.index("It is … at […"), text.index("Is a `return` missing?")
     assert first < second and "s0, s2" in text[first:second]
+
+
+@pytest.mark.parametrize("name", ["=1+1", "a; =1+1", 'a";"=1+1'])
+def test_no_part_of_a_cell_is_a_formula(name):
+    assert "'=1+1" in _harmless(name)
 
 
 def test_no_two_pages_have_one_name():

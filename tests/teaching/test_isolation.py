@@ -115,9 +115,20 @@ open({str(tmp_path / "attention-course" / "file")!r}).close()
 print(len(told))
 open({str(tmp_path / "attention" / "file")!r}).close()
 print(len(told))
+import os
+os.truncate({str(tmp_path / "attention-course" / "file")!r}, 0)
+print(len(told))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout.split() == ["0", "1"], done.stderr
+    assert done.stdout.split() == ["0", "1", "2"], done.stderr
+
+
+def test_what_a_child_has_left_behind_does_not_stop_the_next(tmp_path, monkeypatch):
+    around = Walls(tmp_path, tmp_path, [], 2**30)
+    (around.folder / "x").mkdir(parents=True)
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)  # as for a folder of mode 0
+    around.start(("-c", "pass")).kill()
+    assert not (around.folder / "x").exists()
 
 
 def test_a_course_that_was_handed_out_has_its_checks_in_the_package(tmp_path):

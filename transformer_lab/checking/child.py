@@ -38,13 +38,16 @@ from transformer_lab.checking.sandbox import NOT_WRITTEN, NotWritten
 PASSED, WRONG, MISSING = "passed", "wrong", "missing"
 LARGEST_FILE = 64 * 2**20  # bytes
 # Where one of these is first used, PyTorch puts functions of its own in the place of others.
-LAZY = ("optim", "compile", "dynamo")
+LAZY = ("optim", "compile", "dynamo", "torch.func", "torch import func", "utils.checkpoint")
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 OUTSIDE = {
     "a network": ("socket.connect", "socket.bind", "socket.sendto", "socket.getaddrinfo"),
     "another process": ("subprocess.Popen", "os.system", "os.fork", "os.exec", "os.posix_spawn"),
     "a signal": ("os.kill", "os.killpg"),
-    "files outside its folder": ("os.remove", "os.rename", "os.rmdir", "os.link", "os.symlink"),
+    "files outside its folder": (
+        *("os.remove", "os.rename", "os.rmdir", "os.link", "os.symlink"),
+        *("os.truncate", "os.chmod"),
+    ),
     "ctypes": ("ctypes.dlopen",),
 }
 

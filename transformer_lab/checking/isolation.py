@@ -212,6 +212,8 @@ class Walls:
             command = [*_with_parent(), *self._unshare(), *_without_rights(user), *command]
         else:
             shutil.rmtree(self.folder, ignore_errors=True)
+            if self.folder.exists():  # it holds a folder that nobody may enter
+                self.folder.rename(self.scratch / f"left-{mark}")
             self.folder.mkdir(parents=True)
             if user is not None:
                 os.chown(self.folder, user, user)

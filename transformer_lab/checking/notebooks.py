@@ -51,7 +51,7 @@ def read_cells(path: Path) -> list[tuple[str, str]]:
     """Return the type and the source of each cell; `ValueError` if the file is not a notebook."""
     try:
         cells = json.loads(path.read_text("utf-8"))["cells"]
-        return [(cell["cell_type"], "".join(cell["source"])) for cell in cells]
+        return [(str(cell["cell_type"]), "".join(cell["source"])) for cell in cells]
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is not a notebook: {error}") from None
 
@@ -71,7 +71,9 @@ def _statements(source: str, where: str, namespace: dict[str, Any]) -> list[ast.
 def _load(statement: ast.stmt, where: str, namespace: dict[str, Any]) -> str:
     """Run a statement; return what went wrong, or nothing."""
     try:
-        exec(compile(ast.Module([statement], []), where, "exec"), namespace)
+        # `from __future__ import annotations` holds for all that comes after it.
+        flags = getattr(namespace.get("annotations"), "compiler_flag", 0)
+        exec(compile(ast.Module([statement], []), where, "exec", flags), namespace)
     except KeyboardInterrupt:  # somebody pressed Ctrl-C
         raise
     except BaseException as error:
@@ -122,10 +124,10 @@ def _assigned(statement: ast.stmt) -> list[str]:
 
 
 def _made(statement: ast.stmt) -> set[str]:
-    """Return the names that a statement binds, or binds an item of: N = 1, N += 1, T["x"] = 1."""
+    """Return the names that a statement binds or changes: N = 1, N += 1, T["x"] = 1, T.x = 1."""
     bound = {step.argval for step in dis.get_instructions(_code(statement)) if step.opname == STORE}
     targets = getattr(statement, "targets", [getattr(statement, "target", None)])
-    items = [each.value for each in targets if isinstance(each, ast.Subscript)]
+    items = [each.value for each in targets if isinstance(each, ast.Subscript | ast.Attribute)]
     return bound | {each.id for each in items if isinstance(each, ast.Name)}
 
 

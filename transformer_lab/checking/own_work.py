@@ -24,7 +24,8 @@ def require_own_work(task: str, answer: Any, forbidden: Collection[str] = ()) ->
     as a function, a class or a method of anything.
     """
     theirs, used = getattr(transformer_lab, task, None), list(_used_by(answer))
-    if theirs is not None and any(each is theirs for each in [answer, *used]):
+    made_of = [*getattr(answer, "__mro__", ()), getattr(answer, "func", None)]  # or a partial
+    if theirs is not None and any(each is theirs for each in [answer, *made_of, *used]):
         raise CheckFailed(f"This is transformer_lab.{task} itself: the task is to write it.")
     own = getattr(answer, "__module__", None)
     names = {each.__name__ for each in used if _is_named(each) and each.__module__ != own}

@@ -70,7 +70,10 @@ def source_of(cells: Sequence[tuple[str, str]], names: Sequence[str]) -> str:
 
 def runs_of(source: str) -> frozenset:
     """Return all runs of nodes of an answer's syntax tree."""
-    nodes = list(_nodes(ast.parse(source), {}))
+    try:
+        nodes = list(_nodes(ast.parse(source), {}))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # nested too deeply
+        return frozenset()
     return frozenset(zip(*(nodes[start:] for start in range(RUN)), strict=False))
 
 

@@ -27,6 +27,7 @@ LARGEST = 20 * 2**20  # bytes; a notebook without pictures has some hundred thou
 MOST_CELLS, MOST_CODE = 2000, 100_000  # cells, and characters in them; a lesson has 6,000 of code
 # IPython reads a cell anew for each of its magic lines: this many characters take some seconds.
 MOST_READ, MAGIC = 1_000_000, re.compile(r"^\s*[%!?,;/]|=[ \t]*[%!]|\?[ \t]*$", re.MULTILINE)
+LONGEST_WORD = 1000  # characters, beside a magic line
 DEEPEST = 6  # folders
 MOST_NOTES = 20  # of a student; more are counted
 UNREADABLE, NO_NOTEBOOK = "unreadable", "no notebook"
@@ -116,7 +117,7 @@ def _walk(
             yield None, student, ""
             found = list(_files_in(path))
             notebooks = [file for file in found if NOTEBOOK.search(file.name)]
-            odd = [file for file in found if file.is_symlink() or file.is_dir()]
+            odd = [file for file in found if os.path.islink(file) or os.path.isdir(file)]
             for file in dict.fromkeys(notebooks + odd) if notebooks else found:
                 yield file, student, _stem(file.name)
         elif entry.is_symlink() or NOTEBOOK.search(entry.name) or _is_hand_in(stem, lessons):
@@ -212,17 +213,29 @@ def _read(file: _File, lessons: Sequence[Lesson]) -> _File:
         file.problem = f"damaged: {reason}"[:200]
     if not file.problem:
         file.lesson = recognise(file.cells, lessons, file.lesson)
+    if file.problem:
+        file.cells = []
+    elif sum(len(kind) + len(source) for kind, source in file.cells) > 10 * MOST_CODE:
+        # The text has been read, and that of many files would fill the memory.
+        file.cells = [each if each[0] == "code" else ("text", "") for each in file.cells]
     return file
 
 
 def _too_long(cells: Sequence[tuple[str, str]]) -> str:
     """Return why the cells would take too long to parse, or nothing."""
     code = [source for kind, source in cells if kind == "code"]
-    size, magics = sum(map(len, code)), [len(MAGIC.findall(source)) for source in code]
+    size = sum(map(len, code))
     if len(cells) > MOST_CELLS:
         return f"too large: {len(cells)} cells"
     if size > MOST_CODE:
         return f"too large: {size} characters of code"
+    # In lines as IPython splits them; its search for `x?` takes the square of a word's length.
+    lines = [[" ".join(line.split()) for line in source.splitlines()] for source in code]
+    magics = [sum(MAGIC.search(line) is not None for line in each) for each in lines]
+    words = [re.findall(r"[\w*.]+", source) for source, n in zip(code, magics, strict=True) if n]
+    longest = max((len(word) for each in words for word in each), default=0)
+    if longest > LONGEST_WORD:
+        return f"too large: a word of {longest} characters"
     read = sum(number * len(source) for number, source in zip(magics, code, strict=True))
     return f"too large: {sum(magics)} lines of magic" if read > MOST_READ else ""
 
