@@ -38,7 +38,9 @@ def speed(lab: Lab) -> dict:
         for way, switches in ways.items():
             what = f"{name}, {way}"
             arguments = (lab, name, way, lab.way(**switches), peak)
-            row = lab.attempt(what, _measure, *arguments) if lab.has(0, what) else None
+            compiles = switches.get("compiled") and lab.device.type == "cuda"
+            enough = lab.has(40 if compiles else 0, what)
+            row = lab.attempt(what, _measure, *arguments) if enough else None
             if row:
                 profile = row.pop("profile") or profile
                 rows.append(row)
@@ -91,13 +93,20 @@ def _measure(lab: Lab, name: str, way_name: str, way: Way, peak: float) -> dict:
         "seconds_per_step": seconds,
         "tokens_per_second": tokens / seconds,
         "flops_per_step": flops,
-        "flops_by_part": forward_flops(config, sources, targets),
+        "flops_by_part": {
+            part: 3 * count / batches
+            for part, count in forward_flops(config, sources, targets).items()
+        },
         "share_of_peak": flops / seconds / peak,
         "memory_gib": _memory(lab.device),
         "setup_seconds": setup,
         "projected_hours": steps * seconds / 3600,
         "paper": f"{steps:,} steps in {paper}",
-        "profile": _profile(trainer) if (name, way_name) == PROFILED else [],
+        "profile": (
+            lab.attempt("the profile", _profile, trainer) or []
+            if (name, way_name) == PROFILED
+            else []
+        ),
     }
 
 
