@@ -144,6 +144,22 @@ def test_next_weeks_zip_leaves_what_was_written_alone(tmp_path):
     assert (tmp_path / "transformer-lab-00-03/exercises" / written.name).exists()
 
 
+def test_a_range_of_lessons_rises(tmp_path, capsys):
+    with pytest.raises(ValueError, match="a range of lessons rises"):
+        maker.lessons_of(["00", "05-03"])
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SystemExit):  # in a sentence
+        maker.main(["--nbgrader", str(tmp_path / "file"), "--lesson", "02"])
+    assert "error: " in capsys.readouterr().err
+
+
+def test_what_a_teacher_has_set_for_nbgrader_stays(tmp_path):
+    maker.main(["--nbgrader", str(tmp_path), "--lesson", "02"])
+    (tmp_path / maker.SETTINGS.name).write_text("mine")
+    maker.main(["--nbgrader", str(tmp_path), "--lesson", "03"])
+    assert (tmp_path / maker.SETTINGS.name).read_text() == "mine"
+
+
 def test_a_zip_is_named_after_its_lessons_and_the_course_after_itself():
     every = maker.lessons_of(None)
     assert handout.folder_of(every) == "transformer-lab"

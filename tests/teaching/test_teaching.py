@@ -475,3 +475,37 @@ def test_a_leaderboard_says_who_cannot_be_told_from_the_first():
     assert ["not told" in line for line in lines] == [False, True, False]
     low, high = leaderboard.interval([1.0] * 50 + [0.0] * 50)
     assert 0.37 < low < 0.44 and 0.56 < high < 0.63  # 0.5 ± 1.96 · 0.05
+
+
+class FakeRun:
+    def translate(self, sources):
+        return [source[::-1] for source in sources]
+
+
+def test_one_broken_run_does_not_end_the_ranking(tmp_path, monkeypatch, capsys):
+    (tmp_path / "hidden.tsv").write_text("abc\tcba\nabd\tdba\n", "utf-8")
+
+    def load_run(folder):
+        if folder.name == "broken":
+            raise ValueError(f"{folder} was stopped")
+        return FakeRun()
+
+    monkeypatch.setattr(leaderboard, "load_run", load_run)
+    line = ["leaderboard.py", "rank", str(tmp_path / "hidden.tsv"), "broken", "whole"]
+    monkeypatch.setattr("sys.argv", line)
+    leaderboard.main()
+    told = capsys.readouterr()
+    assert "| whole | 100.0%" in told.out and "broken is left out: broken was stopped" in told.err
+
+
+def test_what_the_split_leaves_out_is_said(tmp_path, monkeypatch, capsys):
+    lines = "".join(f"{n}\t{n}\n" for n in range(300)) + "a\tb\tc\n"
+    (tmp_path / "pairs.tsv").write_text(lines, "utf-8")
+    line = ["leaderboard.py", "split", str(tmp_path / "pairs.tsv"), "--salt", "x", "--into"]
+    monkeypatch.setattr("sys.argv", [*line, str(tmp_path / "out")])
+    leaderboard.main()
+    assert "301" in capsys.readouterr().err
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr("sys.argv", [*line, str(tmp_path / "file")])
+    with pytest.raises(SystemExit):
+        leaderboard.main()
