@@ -139,6 +139,14 @@ def test_a_course_that_was_handed_out_has_its_checks_in_the_package(tmp_path):
     assert (copied / "tests" / "exercises" / "test_01_x.py").is_file()
 
 
+@pytest.mark.skipif(os.getuid() != 0 or shutil.which("setpriv") is None, reason="needs root")
+def test_a_python_that_others_may_not_reach_is_not_run_as_another_user(tmp_path, monkeypatch):
+    (closed := tmp_path / "closed").mkdir(mode=0o700)
+    (closed / "python").symlink_to(Path(sys.executable).resolve())
+    monkeypatch.setattr(sys, "executable", str(closed / "python"))
+    assert not Walls(Path("/usr"), tmp_path, [], 2**30)._can_change_user
+
+
 def test_what_does_not_work_is_not_taken(monkeypatch):
     real = shutil.which
     monkeypatch.setattr(

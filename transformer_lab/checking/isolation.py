@@ -226,8 +226,9 @@ class Walls:
         if self.means != "none":
             return True
         paths = (Path(sys.executable), Path(sys.base_prefix), self.course)
-        open_to_all = (path.stat().st_mode & 1 for each in paths for path in each.resolve().parents)
-        return all(open_to_all)
+        # A venv's Python may be a link out of a folder that nobody else may enter.
+        above = {path for each in paths for path in (*each.parents, *each.resolve().parents)}
+        return all(path.stat().st_mode & 1 for path in above)
 
     def _binds(self) -> Iterator[tuple[str, str, str]]:
         for name in SYSTEM:
