@@ -714,6 +714,35 @@ def test_a_method_may_be_put_on_a_class_in_a_later_cell(tmp_path):
     assert names["Layer"]().f() == 1
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "t = []\nfor i in range(2): t.append(i)",
+        "t = {}\nfor i in range(2): t[i] = i",
+        "t = {}\nt.update(a=1, b=2)",
+        "t = [1]\nif True:\n    t.append(2)",
+    ],
+)
+def test_a_table_is_filled_as_in_the_notebook(tmp_path, source):
+    assert load_notebook(written(tmp_path, source, "def f(): return len(t)"))["f"]() == 2
+
+
+@pytest.mark.parametrize("first", ["from __future__ import annotations", "int = 'int'"])
+def test_a_dataclass_may_name_its_types_as_text(tmp_path, first):
+    later = "from dataclasses import dataclass\n@dataclass\nclass A:\n    x: int = 1"
+    names = load_notebook(written(tmp_path, first, later, "def f(): return A().x"))
+    assert names["__problems__"] == [] and names["f"]() == 1
+
+
+def test_an_answer_may_display_something(tmp_path):
+    names = load_notebook(written(tmp_path, "def f(x):\n    display(x, clear=True)\n    return x"))
+    assert names["f"](3) == 3
+
+
+def test_what_is_made_while_it_is_timed_is_made(tmp_path):
+    assert load_notebook(written(tmp_path, "%time n = 2", "def f(): return n"))["f"]() == 2
+
+
 def test_annotations_may_be_postponed_for_all_cells(tmp_path):
     later = "def f(x: Nothing) -> NothingEither: return 1"
     names = load_notebook(written(tmp_path, "from __future__ import annotations", later))

@@ -11,10 +11,12 @@ import pytest
 from IPython.core import inputtransformer2
 
 from transformer_lab.checking import course_folder, read_cells
+from transformer_lab.checking.child import work
 from transformer_lab.checking.engine import Outcome
 from transformer_lab.checking.isolation import Walls
 from transformer_lab.checking.notebooks import load_cells
 from transformer_lab.checking.progress import tasks_in
+from transformer_lab.checking.records import Judged
 from transformer_lab.grading import find_submissions, look, points_of, similar_pairs
 from transformer_lab.grading import grade as command
 from transformer_lab.grading.grade import _known_by, _lesson
@@ -108,12 +110,33 @@ def test_of_two_copies_the_one_with_the_right_name_counts_and_the_other_is_repor
         ("%a\r" * 33_000, "too large: 33000 lines of magic"),
         ("a=\xa0!b\n" * 15_000, "too large: 15000 lines of magic"),
         ("a" * 99_000 + " b?\n", "too large: a word of 99000 characters"),
+        ("a[0]." * 16_000 + "a b?\n", "too large: a word of 80001 characters"),
     ],
 )
 def test_nothing_takes_long_to_read(source, problem):
     started = time.process_time()
     assert _too_long([("code", source)]) == problem
     assert time.process_time() - started < 2
+
+
+def test_of_thousands_of_notebooks_the_first_are_read(tmp_path, monkeypatch):
+    seen = []
+    reader = "transformer_lab.grading.submissions.read_cells"
+    monkeypatch.setattr(reader, lambda path: seen.append(path) or [])
+    hand_in(tmp_path, *(f"anna/{n:03}.ipynb" for n in range(230)), text="{}")
+    found_in(tmp_path)
+    assert len(seen) == 200
+
+
+def test_of_the_whole_course_the_exercise_counts_and_not_the_lesson(tmp_path):
+    cells = [
+        {"cell_type": "markdown", "source": "# 02 · Scaled dot-product attention"},
+        {"cell_type": "code", "source": "def attend_one(query, keys, values): return 0"},
+    ]
+    hand_in(tmp_path, f"anna/exercises/{SECOND}.ipynb")
+    hand_in(tmp_path, f"anna/notebooks/{SECOND}.ipynb", text=json.dumps({"cells": cells}))
+    found, _ = found_in(tmp_path)
+    assert found["anna", SECOND].path.parent.name == "exercises"
 
 
 def test_a_folder_that_may_be_listed_and_not_entered_is_said(tmp_path, monkeypatch):
@@ -263,6 +286,18 @@ def test_of_many_notes_about_one_student_the_first_are_kept(tmp_path):
     found, notes = found_in(tmp_path)
     assert len(notes) == MOST_NOTES + 1 and notes[-1] == "anna: and 79 more"
     assert len(found["ben", SECOND].flags) == MOST_NOTES + 1
+
+
+def test_an_answer_that_is_assigned_needs_no_call_of_check():
+    source = (
+        "import math, torch\ndef mine(query, keys, values):\n"
+        "    return torch.softmax(keys @ query / math.sqrt(len(query)), 0) @ values\n"
+        "attend_one = mine"
+    )
+    job = {"cells": [("code", source)], "name": SECOND, "tasks": [["attend_one"]]}
+    told = []
+    work(job | {"checks": str(_lesson("02").checks)}, told.append)
+    assert [each.state for each in told if isinstance(each, Judged)] == ["passed"]
 
 
 def test_names_that_look_the_same_are_told_apart(tmp_path):
@@ -441,7 +476,7 @@ def test_the_class_page_puts_the_most_frequent_diagnosis_first(tmp_path):
     assert first < second and "s0, s2" in text[first:second]
 
 
-@pytest.mark.parametrize("name", ["=1+1", "a; =1+1", 'a";"=1+1'])
+@pytest.mark.parametrize("name", ["=1+1", "a; =1+1", 'a";"=1+1', "wanted x\t=1+1"])
 def test_no_part_of_a_cell_is_a_formula(name):
     assert "'=1+1" in _harmless(name)
 

@@ -17,7 +17,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import forty as class_
 
-from transformer_lab.checking import course_folder
+from transformer_lab.checking import course_folder, isolation
 from transformer_lab.checking.isolation import MEANS, Walls, copy_course, walls
 from transformer_lab.checking.records import Canary, Judged, Loaded, Ready, decode, encode
 from transformer_lab.checking.sandbox import PACKAGE
@@ -126,9 +126,21 @@ print(len(told))
 def test_what_a_child_has_left_behind_does_not_stop_the_next(tmp_path, monkeypatch):
     around = Walls(tmp_path, tmp_path, [], 2**30)
     (around.folder / "x").mkdir(parents=True)
-    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)  # as for a folder of mode 0
+    monkeypatch.setattr(isolation, "_remove", lambda _: None)  # as for a folder of mode 0
     around.start(("-c", "pass")).kill()
     assert not (around.folder / "x").exists()
+
+
+def test_folders_deeper_than_python_deletes_do_not_end_the_class(tmp_path, monkeypatch):
+    around = Walls(tmp_path, tmp_path, [], 2**30)
+    around.folder.mkdir()
+    monkeypatch.chdir(around.folder)
+    for _ in range(1500):
+        os.mkdir("x")
+        os.chdir("x")
+    monkeypatch.undo()
+    around.start(("-c", "pass")).kill()
+    assert os.listdir(around.folder) == []
 
 
 def test_a_course_that_was_handed_out_has_its_checks_in_the_package(tmp_path):

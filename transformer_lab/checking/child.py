@@ -81,7 +81,9 @@ def work(job: Mapping[str, Any], tell: Callable[[Record], None]) -> None:
         importlib.import_module("torch._dynamo")  # before the seal, which would find it broken
     file, seal = Path(job["checks"]), Seal()
     tell(Ready())
-    namespace = load_cells(job["cells"], job["name"])
+    # An answer that is assigned, as a partial, is loaded though the notebook calls no check of it.
+    asked = ", ".join(name for names in job["tasks"] for name in names)
+    namespace = load_cells([*job["cells"], ("code", f"check({asked})")], job["name"])
     tell(Loaded(list(map(str, namespace["__problems__"]))))
     for number, names in enumerate(job["tasks"]):
         tell(Started(number))

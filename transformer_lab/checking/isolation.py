@@ -211,7 +211,7 @@ class Walls:
         elif self.means == "unshare":
             command = [*_with_parent(), *self._unshare(), *_without_rights(user), *command]
         else:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            _remove(self.folder)
             if self.folder.exists():  # it holds a folder that nobody may enter
                 self.folder.rename(self.scratch / f"left-{mark}")
             self.folder.mkdir(parents=True)
@@ -269,6 +269,11 @@ class Walls:
             *itertools.chain(*self._binds(), *devices),
             "--",
         ]
+
+
+def _remove(folder: Path) -> None:
+    """Delete a folder with `rm`: rmtree calls itself for each folder in a folder."""
+    subprocess.run(["rm", "-rf", "--", str(folder)], stderr=subprocess.DEVNULL, check=False)
 
 
 KEPT_FOR_SETPRIV = ("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID")
@@ -370,6 +375,7 @@ def walls(
         finally:
             for path in (copy, *copy.rglob("*")):
                 path.chmod(0o755)
+            _remove(scratch)
 
 
 def _works(found: Walls) -> bool:

@@ -4,9 +4,10 @@ import ast
 import dis
 import json
 import linecache
+import sys
 from collections.abc import Iterable
 from pathlib import Path
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any
 
 from transformer_lab.checking.diagnosis import CheckFailed
@@ -28,7 +29,10 @@ def load_cells(
     cells: Iterable[tuple[str, str]], name: str, names: Iterable[str] | None = None
 ) -> dict[str, Any]:
     """Return what the cells (type, source) of the notebook `name` define, as `load_notebook`."""
-    namespace: dict[str, Any] = {"__name__": name, "__problems__": []}
+    module = ModuleType(name)  # a dataclass asks the module of its class what its types are
+    sys.modules.setdefault(name, module)
+    namespace: dict[str, Any] = vars(module)
+    namespace |= {"__problems__": [], "display": lambda *_, **__: None}  # as a notebook has it
     statements = []
     for number, (kind, source) in enumerate(cells, 1):
         if kind == "code":
@@ -97,6 +101,8 @@ def parse_cell(source: str) -> ast.Module:
             if first not in TRANSPARENT:
                 return ast.Module([], [])
             source = source.replace(source.lstrip().splitlines()[0], "", 1)
+        # What `%time n = 2` makes is there afterwards, as without it.
+        source = "\n".join(line.removeprefix("%time ") for line in source.split("\n"))
         try:
             return ast.parse(TransformerManager().transform_cell(source))
         except RuntimeError as error:  # IPython's, for hundreds of magic lines
@@ -126,9 +132,21 @@ def _assigned(statement: ast.stmt) -> list[str]:
 def _made(statement: ast.stmt) -> set[str]:
     """Return the names that a statement binds or changes: N = 1, N += 1, T["x"] = 1, T.x = 1."""
     bound = {step.argval for step in dis.get_instructions(_code(statement)) if step.opname == STORE}
-    targets = getattr(statement, "targets", [getattr(statement, "target", None)])
-    items = [each.value for each in targets if isinstance(each, ast.Subscript | ast.Attribute)]
-    return bound | {each.id for each in items if isinstance(each, ast.Name)}
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return bound
+    for node in ast.walk(statement):  # T["x"] = 1 may stand in a loop, and so may T.append(1)
+        match node:
+            case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store()):
+                bound.add(name)
+            case ast.Attribute(value=ast.Name(id=name), ctx=ast.Store()):
+                bound.add(name)
+            case ast.Expr(ast.Call(ast.Attribute(ast.Name(id=name), attr))):
+                if attr in CHANGING or attr.endswith("_"):
+                    bound.add(name)
+    return bound
+
+
+CHANGING = ("add", "append", "extend", "insert", "setdefault", "sort", "update")
 
 
 STORE, READS = "STORE_NAME", ("LOAD_NAME", "LOAD_GLOBAL")

@@ -70,7 +70,7 @@ def _harmless(value: Any) -> Any:
     """Keep a spreadsheet from taking a text for a formula, also where it splits at semicolons."""
     if not isinstance(value, str):
         return value
-    return re.sub(r'(^|;[\s"]*)(?=[=+\-@＝＋－＠\t\r])', r"\1'", value)
+    return re.sub(r'(^|[;\t][\s"]*)(?=[=+\-@＝＋－＠\t\r])', r"\1'", value)
 
 
 def page_names(students: Sequence[str] | Mapping[str, Any]) -> dict[str, str]:

@@ -88,7 +88,10 @@ def find_submissions(
     for path, student, stem in _walk(root, lessons, leave_out):
         found = files[student]
         if path is not None:
-            found.append(_read(_File(path, student, stem), lessons))
+            file, most = _File(path, student, stem), 10 * MOST_NOTES
+            many = len(found) >= most and NOTEBOOK.search(path.name)
+            file.problem = f"not read: there are more than {most} files" if many else ""
+            found.append(file if many else _read(file, lessons))
     if not files:
         raise ValueError(f"{folder} holds no submission: neither a folder nor a notebook")
     shown, submissions = _shown_names(files), []
@@ -232,7 +235,7 @@ def _too_long(cells: Sequence[tuple[str, str]]) -> str:
     # In lines as IPython splits them; its search for `x?` takes the square of a word's length.
     lines = [[" ".join(line.split()) for line in source.splitlines()] for source in code]
     magics = [sum(MAGIC.search(line) is not None for line in each) for each in lines]
-    words = [re.findall(r"[\w*.]+", source) for source, n in zip(code, magics, strict=True) if n]
+    words = [re.findall(r"[\w*.\[\]-]+", each) for each, n in zip(code, magics, strict=True) if n]
     longest = max((len(word) for each in words for word in each), default=0)
     if longest > LONGEST_WORD:
         return f"too large: a word of {longest} characters"
@@ -323,7 +326,9 @@ def _chosen(student: str, lesson: Lesson, files: Sequence[_File], root: Path) ->
         stem = file.path.stem
         bare = COPY.sub("", stem)
         copy = [*map(int, re.findall(r"\d+", stem.removeprefix(bare)))]  # (10) comes after (9)
-        return not file.problem, stem == lesson.name, bare, copy, stem
+        # The course's own lesson has the same file name, and may define a task's name.
+        titled = any(lesson.title in text for kind, text in file.cells if kind == "markdown")
+        return not file.problem, titled, stem == lesson.name, bare, copy, stem
 
     *others, taken = sorted(files, key=rank)
     flags = [f"{_where(file, root)} was not taken" for file in others]
