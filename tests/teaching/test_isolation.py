@@ -135,12 +135,15 @@ def test_folders_deeper_than_python_deletes_do_not_end_the_class(tmp_path, monke
     around = Walls(tmp_path, tmp_path, [], 2**30)
     around.folder.mkdir()
     monkeypatch.chdir(around.folder)
-    for _ in range(1500):
-        os.mkdir("x")
-        os.chdir("x")
-    monkeypatch.undo()
-    around.start(("-c", "pass")).kill()
-    assert os.listdir(around.folder) == []
+    try:
+        for _ in range(1500):
+            os.mkdir("x")
+            os.chdir("x")
+        monkeypatch.undo()
+        around.start(("-c", "pass")).kill()
+        assert os.listdir(around.folder) == []
+    finally:  # pytest could not delete it, either
+        isolation._remove(tmp_path / around.folder.name)
 
 
 def test_a_course_that_was_handed_out_has_its_checks_in_the_package(tmp_path):
