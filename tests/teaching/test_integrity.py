@@ -1,6 +1,7 @@
 """Whether it is noticed that the checks were altered, and that alone."""
 
 import builtins
+import subprocess
 import sys
 
 import pytest
@@ -57,6 +58,32 @@ def test_the_seal_notices_what_was_changed_inside_a_function(monkeypatch):
         patch.setattr(softmax, "__code__", (lambda input, dim=None, *_: input).__code__)
         assert "torch.nn.functional.softmax" in seal.broken()
     assert seal.broken() == []
+
+
+@pytest.mark.teaching
+@pytest.mark.parametrize(
+    "line",
+    [
+        "torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)",
+        "torch.compiler.disable(len)",
+        "torch.func.grad(torch.sum)(torch.ones(2))",
+        "from torch import func; func.jacrev(torch.sum)(torch.ones(2))",
+        "torch.utils.checkpoint.checkpoint(torch.sin, torch.ones(2), use_reentrant=False)",
+        "from torch.nn.attention.bias import causal_lower_right; x = torch.ones(1, 1, 2, 2); "
+        "torch.nn.functional.scaled_dot_product_attention(x, x, x, causal_lower_right(2, 2))",
+    ],
+)
+def test_what_pytorch_does_to_itself_breaks_no_seal(line):
+    program = f"""
+import torch
+from transformer_lab.checking.child import import_what_is_lazy
+from transformer_lab.checking.integrity import Seal
+import_what_is_lazy([{line!r}])
+seal = Seal()
+exec({line!r})
+assert seal.broken() == [], seal.broken()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)  # a new one: torch does it once
 
 
 def test_the_canary_alone_notices_a_checker_that_accepts_everything(monkeypatch):
