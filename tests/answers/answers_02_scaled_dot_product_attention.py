@@ -61,6 +61,12 @@ def masked_without_renormalising():
     return [30, 0, 10, 37.5, 0]
 
 
+@wrong("predicted_outputs", "'30'", "The number is right: write it without quotation marks")
+def in_quotation_marks():
+    """The letters of other predictions are written so."""
+    return ["30", "0", "15", "37.5", "0"]
+
+
 @wrong("predicted_outputs", "c is not 30. A masked key has weight 0")
 def mask_overlooked():
     """c looks like a."""
@@ -367,6 +373,31 @@ def squeezed_at_the_end(x, dim):
     return torch.softmax(x, dim).squeeze(0)
 
 
+def shifted_by(shift, x, dim):
+    exp = (x - shift).exp()
+    return exp / exp.sum(dim, keepdim=True)
+
+
+@wrong("stable_softmax", "the maximum that you subtract")
+def shifted_by_the_last(x, dim):
+    """After a sort that has gone missing; or the newest score is thought to be the largest."""
+    return shifted_by(x.narrow(dim, -1, 1), x, dim)
+
+
+@wrong("stable_softmax", "the maximum that you subtract")
+def shifted_by_the_mean(x, dim):
+    """Centred, as everything is; −inf is left out of the mean."""
+    finite = x.isfinite()
+    total = x.masked_fill(~finite, 0).sum(dim, keepdim=True)
+    return shifted_by(total / finite.sum(dim, keepdim=True), x, dim)
+
+
+@wrong("stable_softmax", "−inf is replaced by a number")
+def minus_fifty_for_infinity(x, dim):
+    """exp(−50) is 0 for all purposes, unless the other scores are lower."""
+    return F.softmax(x.nan_to_num(neginf=-50.0), dim)
+
+
 @right("stable_softmax")
 def with_a_module_and_a_print(x, dim):
     print("softmax of", tuple(x.shape))
@@ -598,6 +629,12 @@ def with_numpys_average(query, keys, values):
     scores = (keys @ query / query.numel() ** 0.5).double().numpy()
     weights = np.exp(scores - scores.max())
     return torch.from_numpy(np.average(values.double().numpy(), axis=0, weights=weights))
+
+
+@wrong("attend_one", "a sparse tensor", ".to_dense()")
+def with_a_sparse_query(query, keys, values):
+    """Kept from an experiment with embeddings."""
+    return (F.softmax(keys @ query / math.sqrt(len(query)), 0) @ values).to_sparse()
 
 
 # ---- scaled_dot_product_attention
@@ -1146,6 +1183,15 @@ def attention_with_the_smallest_number(query, key, value, mask=None):
     return attention_with(lambda s, m: torch.where(m, s, torch.finfo(s.dtype).min))(
         query, key, value, mask
     )
+
+
+@wrong("scaled_dot_product_attention", "every query may attend to the key at its own place")
+def always_open_to_itself(query, key, value, mask=None):
+    """So that no query is left with nothing, as in published code against NaN."""
+    if mask is not None and mask.shape[-2] == mask.shape[-1]:
+        mask = mask | torch.eye(mask.shape[-1]).bool()
+    weights = weigh(query, key, mask)
+    return weights @ value, weights
 
 
 # ---- attention_gradient

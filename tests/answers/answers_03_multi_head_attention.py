@@ -286,6 +286,15 @@ def heads_that_overlap(x, num_heads):
     return torch.stack([x[..., h : h + d_k] for h in range(num_heads)], dim=1)
 
 
+@wrong("split_heads", "dtype=x.dtype")
+def split_into_zeros(x, num_heads):
+    """torch.zeros is float32 unless it is told otherwise."""
+    B, L, d_model = x.shape
+    heads = torch.zeros(B, num_heads, L, d_model // num_heads)
+    heads[...] = cut(x, num_heads)
+    return heads
+
+
 # ---- merge_heads
 
 
@@ -412,6 +421,15 @@ def merged_after_a_swap_in_place(x):
     """transpose_ with an underscore turns the caller's tensor."""
     x.transpose_(1, 2)
     return x.reshape(*x.shape[:2], -1)
+
+
+@wrong("merge_heads", "dtype=x.dtype")
+def merged_into_zeros(x):
+    """torch.zeros is float32 unless it is told otherwise."""
+    B, H, L, d_k = x.shape
+    merged = torch.zeros(B, L, H * d_k)
+    merged[...] = joined(x)
+    return merged
 
 
 # ---- count_parameters
@@ -934,6 +952,33 @@ class MaskAdded(Parts):
         return (scores if mask is None else scores + mask).softmax(-1) @ v
 
 
+def filled_with(number):
+    def attend(self, q, k, v, mask):
+        scores = q @ k.mT / math.sqrt(self.d_k)
+        return (scores if mask is None else scores.masked_fill(~mask, number)).softmax(-1) @ v
+
+    return attend
+
+
+@wrong("MultiHeadAttention", "masked scores become a number such as −100 or −10,000")
+class FilledWithMinus30(Parts):
+    """exp(−30) is 0 for all purposes, beside scores near 0."""
+
+    attend = filled_with(-30.0)
+
+
+@wrong("MultiHeadAttention", "masked scores become a number such as −100 or −10,000")
+class FilledWithMinus10000(Parts):
+    """The number of published code for float16."""
+
+    attend = filled_with(-1e4)
+
+
+@right("MultiHeadAttention")
+class FilledWithMinus1e9(Parts):
+    attend = filled_with(-1e9)
+
+
 @wrong("MultiHeadAttention", "weights are set to 0 after the softmax")
 class MaskedAfterTheSoftmax(Parts):
     """The rows no longer add up to 1."""
@@ -1243,7 +1288,7 @@ def repaired_head_by_head(x, w_q, w_k, w_v, w_o, num_heads):
 
 @right("repaired_heads")
 def repaired_with_the_module(x, w_q, w_k, w_v, w_o, num_heads):
-    module = Given(x.shape[-1], num_heads)
+    module = Given(x.shape[-1], num_heads).to(x.dtype)
     with torch.no_grad():
         for name, w in (("w_q", w_q), ("w_k", w_k), ("w_v", w_v), ("w_o", w_o)):
             getattr(module, name).weight.copy_(w.T)
@@ -1354,3 +1399,20 @@ def squeezed_for_one_sentence(x, w_q, w_k, w_v, w_o, num_heads):
     """squeeze(0) after a batch of one was tried out in the notebook."""
     q, k, v = (cut(x @ w, num_heads) for w in (w_q, w_k, w_v))
     return (joined(weigh(q, k) @ v) @ w_o).squeeze(0)
+
+
+@wrong("repaired_heads", "Your code stopped", "dtype")
+def heads_put_into_zeros(x, w_q, w_k, w_v, w_o, num_heads):
+    """torch.zeros is float32 unless it is told otherwise."""
+    output = torch.zeros(x.shape)
+    q, k, v = (cut(x @ w, num_heads) for w in (w_q, w_k, w_v))
+    output[...] = joined(weigh(q, k) @ v)
+    return output @ w_o
+
+
+@wrong("repaired_heads", "dtype=x.dtype")
+def added_up_in_zeros(x, w_q, w_k, w_v, w_o, num_heads):
+    """The sum over the heads, in a tensor of float32."""
+    output = torch.zeros(x.shape)
+    output[...] = repaired(x, w_q, w_k, w_v, w_o, num_heads)
+    return output

@@ -379,6 +379,18 @@ def pads_set_to_zero_first(tokens, pad_id):
     return tokens.bool()[:, None, None]
 
 
+@wrong("padding_mask", "uint8")
+def in_one_byte(tokens, pad_id):
+    """Ids in uint8, to save memory: 259 is 3 there."""
+    return (tokens.to(torch.uint8) != pad_id)[:, None, None]
+
+
+@wrong("padding_mask", "float16")
+def in_half_precision(tokens, pad_id):
+    """Ids as float16, which rounds those above 2048."""
+    return (tokens.half() != pad_id)[:, None, None]
+
+
 # ---- decoder_mask
 
 
@@ -627,7 +639,7 @@ def minus_ten(scores, mask):
     return scores.masked_fill(~mask, -10.0).softmax(-1)
 
 
-@wrong("masked_softmax", "the number that is filled in is not low enough", "−inf")
+@wrong("masked_softmax", "not low enough: allowed scores lie below it", "−inf")
 def minus_a_hundred(scores, mask):
     """Low enough until the allowed scores are lower."""
     return scores.masked_fill(~mask, -100.0).softmax(-1) * mask
@@ -694,6 +706,75 @@ def detached(scores, mask):
     exp = np.exp((low - top).astype(np.float64))
     weights = exp / np.maximum(exp.sum(-1, keepdims=True), 1e-300)
     return torch.from_numpy(weights).to(scores.dtype)
+
+
+def by_hand(scores, mask, total_of):
+    exp = scores.masked_fill(~mask, -math.inf).exp()
+    return exp / total_of(exp.sum(-1, keepdim=True))
+
+
+@wrong("masked_softmax", "exponential of a large score is inf")
+def by_hand_without_the_maximum(scores, mask):
+    """The formula as it stands in the paper; empty rows are taken care of."""
+    return by_hand(scores, mask, lambda total: total.masked_fill(total == 0, 1))
+
+
+@wrong("masked_softmax", "exponential of a large score is inf")
+def by_hand_with_a_clamped_sum(scores, mask):
+    """clamp(min=1e-9) against 0/0: exp of scores near −300 is 0, and so is the row."""
+    return by_hand(scores, mask, lambda total: total.clamp(min=1e-9))
+
+
+@wrong("masked_softmax", "exponential of a large score is inf")
+def exponentials_times_the_mask(scores, mask):
+    """exp, mask, divide, with 1e-9 against 0/0."""
+    exp = scores.exp() * mask
+    return exp / (exp.sum(-1, keepdim=True) + 1e-9)
+
+
+@wrong("masked_softmax", "not low enough: allowed scores lie below it", "scores (3, 4) float16")
+def minus_ten_thousand_in_half(scores, mask):
+    """float16 does not hold −1e9: a smaller number is found, and allowed scores lie below it."""
+    low = -1e4 if scores.dtype == torch.float16 else -math.inf
+    return scores.masked_fill(~mask, low).softmax(-1).masked_fill(~mask, 0)
+
+
+@wrong("masked_softmax", "not low enough: allowed scores lie below it", "scores (3, 4) float16")
+def half_of_the_lowest_number(scores, mask):
+    """A margin, so that nothing becomes −inf on the way."""
+    low = max(-1e9, torch.finfo(scores.dtype).min / 2)
+    return scores.masked_fill(~mask, low).softmax(-1).masked_fill(~mask, 0)
+
+
+@wrong("masked_softmax", "not low enough: allowed scores lie below it", "scores (3, 4) float16")
+def the_largest_number_subtracted(scores, mask):
+    """scores − max: beside a large forbidden score that is not the lowest number."""
+    shut = scores - (~mask).to(scores.dtype) * torch.finfo(scores.dtype).max
+    return shut.softmax(-1) * mask
+
+
+@wrong("masked_softmax", "add .to(scores.dtype)")
+def left_in_double(scores, mask):
+    """Widened to double for everything but float16, which would have been noticed."""
+    weights = scores.double().masked_fill(~mask, -math.inf).softmax(-1).masked_fill(~mask, 0)
+    return weights.half() if scores.dtype == torch.float16 else weights
+
+
+@wrong("masked_softmax", "a MaskedTensor", ".to_tensor(0)")
+def with_a_masked_tensor(scores, mask):
+    """PyTorch has a type for this."""
+    mask = mask.expand_as(scores).contiguous()
+    return torch.masked.masked_tensor(scores.detach(), mask).softmax(-1)
+
+
+@wrong("masked_softmax", "a nested tensor", "torch.stack")
+def with_a_nested_tensor(scores, mask):
+    """Rows of different lengths, one for the keys that each query may see."""
+    return torch.nested.nested_tensor([row[row > 0] for row in soft_rows(scores, mask)])
+
+
+def soft_rows(scores, mask):
+    return list(filled_twice(scores, mask).flatten(0, -2))
 
 
 @wrong("masked_softmax", "log-softmax")
@@ -1177,12 +1258,12 @@ def stacked_without_a_future(model, tokens):
     return torch.stack(found).any()
 
 
-def moved(model, tokens, differ):
+def moved(model, tokens, differ, new=lambda ids, V: (ids + 1) % V):
     """Change one token after the other; `differ` compares the logits before it."""
     before = model(tokens)
     for t in range(1, tokens.shape[1]):
         changed = tokens.clone()
-        changed[:, t] = (changed[:, t] + 1) % before.shape[-1]
+        changed[:, t] = new(changed[:, t], before.shape[-1])
         if differ(model(changed)[:, :t], before[:, :t]):
             return True
     return False
@@ -1218,7 +1299,7 @@ def by_the_spread(model, tokens):
     return moved(model, tokens, lambda a, b: not torch.allclose(a.std(-1), b.std(-1), atol=1e-6))
 
 
-@wrong("leaks_future", "Your code stopped", "ids must be from 0 to V − 1 = 6")
+@wrong("leaks_future", "Your code stopped", "ids must be from 0 to V − 1 = 1")
 def with_ten_words(model, tokens):
     """The vocabulary's size, typed in."""
     before = model(tokens)
@@ -1247,6 +1328,92 @@ def bit_by_bit(model, tokens):
 def by_the_words_after_one_change(model, tokens):
     """argmax, with one other id for each token."""
     return moved(model, tokens, lambda a, b: not torch.equal(a.argmax(-1), b.argmax(-1)))
+
+
+def far(a, b):
+    return not torch.allclose(a, b, rtol=0, atol=1e-6)
+
+
+@wrong("leaks_future", "nothing was changed", "all tokens are 2")
+def twos_in_their_place(model, tokens):
+    """Any word of the vocabulary will do, it seems."""
+    return moved(model, tokens, far, lambda ids, V: 2)
+
+
+@wrong("leaks_future", "nothing was changed", "all tokens are 11")
+def mirrored_ids(model, tokens):
+    """V − 1 − id is another id, but for the one in the middle."""
+    return moved(model, tokens, far, lambda ids, V: V - 1 - ids)
+
+
+@wrong("leaks_future", "differs from the old one in some sentences only")
+def one_more_than_the_first_sentence_has(model, tokens):
+    """One id for the whole batch, chosen by its first sentence."""
+    return moved(model, tokens, far, lambda ids, V: (ids[0] + 1) % V)
+
+
+@wrong("leaks_future", "differs from the old one in some sentences only")
+def zero_unless_the_first_sentence_has_it(model, tokens):
+    """0, or 1 where there is a 0 already: of the first sentence that is true."""
+    return moved(model, tokens, far, lambda ids, V: 1 if ids[0] == 0 else 0)
+
+
+@wrong("leaks_future", "differs from the old one in some sentences only")
+def zero_unless_a_sentence_has_it(model, tokens):
+    """0 is taken by one sentence, so all get 1: another one had that."""
+    return moved(model, tokens, far, lambda ids, V: 1 if (ids == 0).any() else 0)
+
+
+@wrong("leaks_future", "differs from the old one in some sentences only")
+def one_more_than_the_sentence_before_has(model, tokens):
+    """Ids from elsewhere in the batch are ids of the vocabulary, and look random enough."""
+    return moved(model, tokens, far, lambda ids, V: (ids.roll(1) + 1) % V)
+
+
+@wrong("leaks_future", "drawn at random")
+def any_id(model, tokens):
+    """randint draws the old id, too, once in V times."""
+    return moved(model, tokens, far, lambda ids, V: torch.randint_like(ids, V))
+
+
+@wrong("leaks_future", "drawn at random")
+def any_id_for_the_batch(model, tokens):
+    """One id for all sentences."""
+    return moved(model, tokens, far, lambda ids, V: torch.randint(V, (1,)))
+
+
+@wrong("leaks_future", "averaged")
+def by_the_mean_difference(model, tokens):
+    """One number for how far apart two tensors are: all that stands still dilutes it."""
+    return moved(model, tokens, lambda a, b: (a - b).abs().mean() > 1e-4)
+
+
+@wrong("leaks_future", "averaged")
+def by_the_mean_squared_error(model, tokens):
+    """The loss that everybody knows."""
+    return moved(model, tokens, lambda a, b: F.mse_loss(a, b) > 1e-8)
+
+
+@wrong("leaks_future", "from token 5 to position 0")
+def in_a_window_of_four(model, tokens):
+    """The four positions before the changed token."""
+    return moved(model, tokens, lambda a, b: far(a[:, -4:], b[:, -4:]))
+
+
+@right("leaks_future")
+def by_nearly_a_thousandth(model, tokens):
+    return moved(model, tokens, lambda a, b: (a - b).abs().max() >= 1e-3)
+
+
+@wrong("leaks_future", "the given future is never put in")
+def two_futures_of_its_own(model, tokens):
+    """All 0 against all 1: a leak is missed that tells only the given ids from these."""
+    for t in range(1, tokens.shape[1]):
+        zeros, ones = tokens.clone(), tokens.clone()
+        zeros[:, t:], ones[:, t:] = 0, 1
+        if far(model(zeros)[:, :t], model(ones)[:, :t]):
+            return True
+    return False
 
 
 # ---- RepairedSelfAttention
@@ -1596,6 +1763,14 @@ class TurnedRoundForPyTorch(Given):
     def forward(self, x, tokens):
         real = (tokens != self.pad_id)[:, None].expand(-1, x.shape[1], -1)
         return F.scaled_dot_product_attention(*projected(self, x), attn_mask=~real.tril())
+
+
+@wrong("RepairedSelfAttention", "in eval mode the future is open")
+class OpenForOneSentence(Given):
+    """The causal mask for training, and for batches; a single sentence is taken for a step."""
+
+    def forward(self, x, tokens):
+        return bugged(only_in_training=len(x) == 1)(self, x, tokens)
 
 
 @wrong("RepairedSelfAttention", "the results of pads are set to 0")

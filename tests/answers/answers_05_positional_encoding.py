@@ -749,6 +749,16 @@ class NoCheckAtAll(Given):
         return x + self.table[: x.shape[1]]
 
 
+@wrong("LearnedPositionalEncoding", "should raise ValueError", "eval mode")
+class ChecksInTrainingOnly(Given):
+    """'In use the length is known': as with the other safety nets of training code."""
+
+    def forward(self, x):
+        if self.training and x.shape[1] > len(self.table):
+            raise ValueError("too long")
+        return x[:, : len(self.table)] + self.table[: x.shape[1]]
+
+
 @wrong("LearnedPositionalEncoding", "Your code stopped", "ValueError")
 class RaisesTooEarly(Given):
     """>= in the place of >."""
@@ -1199,6 +1209,12 @@ ANGLES = {}
 def angles_kept_by_shape(x, positions):
     """LLaMA-like code keeps cos and sin by length; positions are arguments here."""
     return turned_pairs(x[..., 0::2], x[..., 1::2], ANGLES.setdefault(x.shape, positions))
+
+
+@wrong("rotate", "the positions are counted from the smallest one")
+def counted_from_the_smallest(x, positions):
+    """Only offsets count, so the text may begin anywhere: true of the scores, not of the turn."""
+    return turned_pairs(x[..., 0::2], x[..., 1::2], positions - positions.min())
 
 
 @wrong("rotate", "Your code stopped", "IndexError")

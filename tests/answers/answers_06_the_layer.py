@@ -545,6 +545,36 @@ class AsAGroupNorm(GivenNorm):
         return F.group_norm(rows, 1, self.gamma, self.beta, self.eps).reshape(x.shape)
 
 
+@wrong("LayerNorm", "eps=1e-12", "the default is 1e-05")
+class BertsEpsilon(GivenNorm):
+    """BERT's default."""
+
+    def __init__(self, d_model, eps=1e-12):
+        super().__init__(d_model, eps)
+
+    def forward(self, x):
+        return F.group_norm(x.reshape(-1, x.shape[-1]), 1, self.gamma, self.beta, self.eps).view(
+            x.shape
+        )
+
+
+@wrong("LayerNorm", "It uses torch.native_layer_norm")
+class ByTheNativeFunction(GivenNorm):
+    """What F.layer_norm calls."""
+
+    def forward(self, x):
+        return torch.native_layer_norm(x, x.shape[-1:], self.gamma, self.beta, self.eps)[0]
+
+
+@wrong("LayerNorm", "The gradient of a token with equal features is NaN")
+class RootAndSquare(NormInSteps):
+    """The standard deviation first, squared again for the formula."""
+
+    def normed(self, x):
+        std = x.var(-1, correction=0, keepdim=True).sqrt()
+        return (x - x.mean(-1, keepdim=True)) / torch.sqrt(std**2 + self.eps)
+
+
 # ---- FeedForward
 
 
@@ -882,6 +912,46 @@ class SeedInForward(NetworkInSteps):
         return super().hidden(x)
 
 
+def dropping_by(mask_of):
+    """The forward pass of a network whose dropout is drawn as a mask of another shape."""
+
+    def forward(self, x):
+        hidden = torch.relu(self.linear_1(x))
+        return self.linear_2(hidden * self.dropout(mask_of(hidden)))
+
+    return forward
+
+
+@wrong("FeedForward", "all sentences of the batch")
+class OneMaskForAllTokens(GivenNetwork):
+    """A mask for the hidden features, as in recurrent networks."""
+
+    forward = dropping_by(lambda hidden: torch.ones_like(hidden[0, 0]))
+
+
+@wrong("FeedForward", "all sentences of the batch")
+class OneMaskForAllSentences(GivenNetwork):
+    """The mask is drawn for one sentence, and broadcast."""
+
+    forward = dropping_by(lambda hidden: torch.ones_like(hidden[:1]))
+
+
+@wrong("FeedForward", "all features of a token")
+class WholeTokensDropped(GivenNetwork):
+    """Word dropout."""
+
+    forward = dropping_by(lambda hidden: torch.ones_like(hidden[..., :1]))
+
+
+@wrong("FeedForward", "all features of a token")
+class WithDropout1d(GivenNetwork):
+    """'1d' for a sequence: it drops whole channels, and takes the tokens for them."""
+
+    def forward(self, x):
+        hidden = torch.relu(self.linear_1(x))
+        return self.linear_2(F.dropout1d(hidden, self.dropout.p, self.training))
+
+
 # ---- AddNorm
 
 
@@ -1215,6 +1285,27 @@ class FrameAddedIntoAClone(GivenFrame):
         return total if self.pre_norm else self.norm(total)
 
 
+@wrong("AddNorm", "all sentences of the batch")
+class FrameOneMaskForAllSentences(FrameInSteps):
+    """The mask is drawn for one sentence, and broadcast."""
+
+    def branch(self, x, sublayer):
+        branch = sublayer(self.norm(x) if self.pre_norm else x)
+        return branch * self.dropout(torch.ones_like(branch[:1]))
+
+
+@wrong("AddNorm", "changed the tensor that the sub-layer returned")
+class PreNormAddedIntoTheBranch(FrameInSteps):
+    """+= writes into what the sub-layer returned; in post-LN it is written out."""
+
+    def forward(self, x, sublayer):
+        branch = self.branch(x, sublayer)
+        if not self.pre_norm:
+            return self.norm(x + branch)
+        branch += x
+        return branch
+
+
 # ---- EncoderLayer
 
 
@@ -1539,6 +1630,35 @@ class EncoderSecondRoadDetached(EncoderParts):
         x = self.add_norm_1(x, lambda x: self.own(x, mask))
         branch = self.add_norm_2.dropout(self.feed_forward(x))
         return self.add_norm_2.norm(x.detach() + branch)
+
+
+@wrong("EncoderLayer", "dropped the same numbers", "is a seed set in forward?")
+class EncoderSeedInForward(EncoderParts):
+    """torch.manual_seed(0), so that the numbers can be compared with a friend's."""
+
+    def own(self, x, mask):
+        torch.manual_seed(0)
+        return super().own(x, mask)
+
+
+@wrong("EncoderLayer", "self.dropout alone drops", "is there more?")
+class EncoderOneDropoutMore(EncoderParts):
+    """A dropout on the attention's result: AddNorm has that already."""
+
+    def __init__(self, d_model, num_heads, d_ff, dropout=0.1):
+        super().__init__(d_model, num_heads, d_ff, dropout)
+        self.dropout = nn.Dropout(dropout)
+
+    def own(self, x, mask):
+        return self.dropout(super().own(x, mask))
+
+
+@wrong("EncoderLayer", "dropout=0", "F.dropout")
+class EncoderFunctionalDropout(EncoderParts):
+    """The same, with the number of the paper."""
+
+    def own(self, x, mask):
+        return F.dropout(super().own(x, mask), 0.1, self.training)
 
 
 @wrong("EncoderLayer", "has shape", "axes of length 1")
@@ -1889,6 +2009,31 @@ class CausalByDefault(DecoderParts):
         L = x.shape[1]
         mask = torch.ones(L, L, dtype=torch.bool).tril() if mask is None else mask
         return super().own(x, mask)
+
+
+@wrong("DecoderLayer", "a causal mask is put in, although target_mask is None")
+class CausalByDefaultInTraining(CausalByDefault):
+    """Only in training is the whole sentence there."""
+
+    def own(self, x, mask):
+        return super().own(x, mask) if self.training else DecoderParts.own(self, x, mask)
+
+
+@wrong("DecoderLayer", "dropped the same numbers", "is a seed set in forward?")
+class DecoderSeedInForward(DecoderParts):
+    """torch.manual_seed(0), so that the numbers can be compared with a friend's."""
+
+    def own(self, x, mask):
+        torch.manual_seed(0)
+        return super().own(x, mask)
+
+
+@wrong("DecoderLayer", "self.add_norm_1.dropout alone drops", "is there more?")
+class DecoderMemoryDropped(DecoderParts):
+    """The memory is dropped out before it is read."""
+
+    def crossed(self, x, memory, mask):
+        return super().crossed(x, self.add_norm_1.dropout(memory), mask)
 
 
 # ---- repaired_block

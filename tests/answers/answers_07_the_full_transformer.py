@@ -1281,7 +1281,7 @@ def half_a_norm(vocab_size, d_model, d_ff, num_layers):
     return counted(vocab_size, d_model, d_ff, num_layers, encoder_norms=1, decoder_norms=1.5)
 
 
-@wrong("count_transformer_parameters", "the decoder's third LayerNorm is missing")
+@wrong("count_transformer_parameters", "2 · d_model are missing", "the decoder's third LayerNorm")
 def two_norms_each(vocab_size, d_model, d_ff, num_layers):
     """Two per layer."""
     return counted(vocab_size, d_model, d_ff, num_layers, decoder_norms=2)
@@ -1639,7 +1639,7 @@ def applied_by_an_unescaped_expression(word, merges):
     return text.split()
 
 
-@wrong("learn_bpe", "x.y")
+@wrong("learn_bpe", "x.y", "Merge 3 is missing")
 def bpe_by_a_pattern(word_counts, num_merges):
     """The regular expression of the paper's listing, without re.escape."""
     words = {" ".join(word) + "</w>": count for word, count in word_counts.items()}
@@ -1656,3 +1656,38 @@ def bpe_by_a_pattern(word_counts, num_merges):
         place = re.compile(r"(?<!\S)" + " ".join(best) + r"(?!\S)")
         words = {place.sub("".join(best), text): count for text, count in words.items()}
     return merges
+
+
+@wrong("learn_bpe", "Merge 2 is ('b', 'aa'), expected ('aa', 'a')")
+def bpe_by_half_a_pattern(word_counts, num_merges):
+    """The same, escaped, and without the look ahead: `e s` is found in `e st`."""
+    words = {" ".join(word) + "</w>": count for word, count in word_counts.items()}
+    merges = []
+    for _ in range(num_merges):
+        pairs = pairs_of([(text.split(), count) for text, count in words.items()])
+        if not pairs:
+            break
+        merges.append(smallest(pairs))
+        place = re.compile(r"(?<!\S)" + re.escape(" ".join(merges[-1])))
+        words = {place.sub("".join(merges[-1]), text): count for text, count in words.items()}
+    return merges
+
+
+@wrong("count_transformer_parameters", "first bias of the feed-forward networks is missing")
+def first_bias_of_the_network_forgotten(vocab_size, d_model, d_ff, num_layers):
+    """2 · d · d_ff + d."""
+    ffn = 2 * d_model * d_ff + d_model
+    return counted(vocab_size, d_model, d_ff, num_layers, ffn=ffn)
+
+
+@wrong("count_transformer_parameters", "or the second bias of the feed-forward networks")
+def second_bias_of_the_network_forgotten(vocab_size, d_model, d_ff, num_layers):
+    """2 · d · d_ff + d_ff."""
+    return counted(vocab_size, d_model, d_ff, num_layers, ffn=2 * d_model * d_ff + d_ff)
+
+
+@wrong("count_transformer_parameters", "the biases of two of the four layers of each attention")
+def biases_of_values_and_output_alone(vocab_size, d_model, d_ff, num_layers):
+    """W_Q and W_K without biases, as in some models."""
+    attention = 4 * d_model * d_model + 2 * d_model
+    return counted(vocab_size, d_model, d_ff, num_layers, attention=attention)

@@ -1330,3 +1330,25 @@ def shifted_in_int16(targets, bos_id):
 def rate_to_eight_digits(step, d_model, warmup):
     """Looks harmless: the first rates are about that small."""
     return round(d_model**-0.5 * min(step**-0.5, step * warmup**-1.5), 8)
+
+
+@wrong("smoothed_cross_entropy", "Your code stopped", "IndexError")
+def loss_squeezed(logits, targets, pad_id, epsilon):
+    """squeeze() without an axis: a batch of one sentence loses its first axis, too."""
+    costs = -logits.log_softmax(-1)
+    sharp = costs.gather(-1, targets[..., None]).squeeze()
+    losses = (1 - epsilon) * sharp + epsilon * costs.mean(-1).squeeze()
+    return losses[targets != pad_id].mean()
+
+
+@wrong("noam_rate", "The rate at step", "is 0, expected")
+def rate_that_ends(step, d_model, warmup):
+    """A schedule that ends where the training of its first user ended."""
+    return d_model**-0.5 * min(step**-0.5, step * warmup**-1.5) if step <= 10_000 else 0.0
+
+
+@wrong("repaired_loss", "all rows are cut where the first one ends")
+def repaired_at_the_length_of_the_first(model, source, target, pad_id):
+    """The pads are cut off, at the place where those of row 0 begin."""
+    target = target[:, : int((target[0] != pad_id).sum())]
+    return repaired(model, source, target, pad_id)

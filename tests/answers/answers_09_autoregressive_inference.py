@@ -378,6 +378,24 @@ def greedy_as_a_generator(step, bos_id, eos_id, max_length):
     yield from greedy_variant(step, bos_id, eos_id, max_length)
 
 
+@wrong("greedy_decode", "the loop ends after 21 ids")
+def greedy_of_twenty(step, bos_id, eos_id, max_length):
+    """A second end, against a loop that never stops."""
+    return greedy_variant(step, bos_id, eos_id, min(21, max_length))
+
+
+@wrong("greedy_decode", "is taken after [", "the most probable is")
+def greedy_with_a_window(step, bos_id, eos_id, max_length):
+    """The last 16 ids, as in a model of few positions."""
+    return greedy_variant(step, bos_id, eos_id, max_length, seen=lambda ids: ids[-16:])
+
+
+@wrong("greedy_decode", "a tuple", "a plain list of ints")
+def greedy_as_a_tuple(step, bos_id, eos_id, max_length):
+    """A tuple grows with `ids + (token,)`, and is returned as it is."""
+    return tuple(greedy_variant(step, bos_id, eos_id, max_length))
+
+
 # ---- keep_top_k
 
 
@@ -558,6 +576,39 @@ def k_of_log_probabilities(logits, k):
 def k_multiplied(logits, k):
     """0 times −inf."""
     return logits + (k_by_ranks(logits, k) == -math.inf) * -math.inf
+
+
+@wrong("keep_top_k", "axes of length 1")
+def k_squeezed(logits, k):
+    """squeeze, for the axis that topk has left: it takes an axis of one sentence as well."""
+    return k_by_ranks(logits, k).squeeze()
+
+
+@wrong("keep_top_k", "axes of length 1")
+def k_squeezed_in_front(logits, k):
+    """squeeze(0), as if there were always one row."""
+    return k_by_ranks(logits, k).squeeze(0)
+
+
+@wrong("keep_top_k", "has shape (1, 7), expected (7,)")
+def k_of_flat_rows(logits, k):
+    """The rows are flattened, and not brought back."""
+    return k_by_ranks(logits.reshape(-1, logits.shape[-1]), k)
+
+
+@wrong("keep_top_k", "one border is used for all rows")
+def k_with_the_lowest_border(logits, k):
+    """min() of the values that topk returns, over all of them."""
+    return logits.masked_fill(
+        logits < logits.topk(min(k, logits.shape[-1])).values.min(), -math.inf
+    )
+
+
+@wrong("keep_top_k", "one border is used for all rows")
+def k_with_the_highest_border(logits, k):
+    """The same with max()."""
+    border = logits.topk(min(k, logits.shape[-1])).values[..., -1].max()
+    return logits.masked_fill(logits < border, -math.inf)
 
 
 # ---- keep_top_p
@@ -873,6 +924,18 @@ def p_runs_over_the_end(logits, p):
     return cut
 
 
+@wrong("keep_top_p", "axes of length 1")
+def p_squeezed(logits, p):
+    """squeeze without an axis."""
+    return p_shifted(logits, p).squeeze()
+
+
+@wrong("keep_top_p", "axes of length 1")
+def p_squeezed_in_front(logits, p):
+    """squeeze(0), as if there were always one row."""
+    return p_shifted(logits, p).squeeze(0)
+
+
 # ---- beam_search
 
 
@@ -1031,7 +1094,7 @@ def with_objects_and_recursion(step, bos_id, eos_id, beam, max_length, alpha):
 
 
 def beam_variant(step, bos_id, eos_id, beam, max_length, alpha, **wrong):
-    living, finished = [([bos_id], 0.0)], []
+    living, finished = [([bos_id], 0.0)] * (beam if wrong.get("copies") else 1), []
     seen = wrong.get("seen", lambda ids: ids)
     row_of = wrong.get("row_of", lambda rows: rows)
     add = wrong.get("add", lambda old, new: old + new)
@@ -1040,8 +1103,8 @@ def beam_variant(step, bos_id, eos_id, beam, max_length, alpha, **wrong):
         candidates = [
             ([*ids, token], add(total, more))
             for (ids, total), row in zip(living, rows, strict=True)
-            for token, more in (
-                [max(enumerate(row), key=lambda x: x[1])] if wrong.get("own") else enumerate(row)
+            for token, more in heapq.nlargest(
+                wrong.get("of_each", len(row)), enumerate(row), key=lambda x: x[1]
             )
             if token != wrong.get("without")
         ]
@@ -1063,6 +1126,8 @@ def beam_variant(step, bos_id, eos_id, beam, max_length, alpha, **wrong):
         every = finished or [([bos_id], 0.0)]
     if wrong.get("only_living") and living:
         every = living
+    if wrong.get("last_living") and not finished:
+        return living[-1][0]
     penalty = wrong.get("penalty", lambda n: ((5 + n) / 6) ** alpha)
     n = wrong.get("n", lambda ids: len(ids) - 1)
     pick = min if wrong.get("worst") else max
@@ -1179,7 +1244,7 @@ def unfinished_compete_for_twice_as_many(step, bos_id, eos_id, beam, max_length,
     return max(ended + living, key=lambda x: x[0] / ((4 + len(x[1])) / 6) ** alpha)[1]
 
 
-@wrong("beam_search", "an unfinished prefix is returned although a sentence has finished")
+@wrong("beam_search", "It does not end", "is an unfinished prefix preferred")
 def unfinished_by_another_score(step, bos_id, eos_id, beam, max_length, alpha):
     """The living are compared with the finished by a penalty of their own: no known mistake."""
     given = step, bos_id, eos_id, beam, max_length, alpha
@@ -1222,7 +1287,7 @@ def sums_are_lost(*given):
 @wrong("beam_search", "brings only its own best token")
 def each_its_own_best(*given):
     """Argmax for every prefix: the beam never fills."""
-    return beam_variant(*given, own=True)
+    return beam_variant(*given, of_each=1)
 
 
 @wrong("beam_search", "only the newest token of each prefix")
@@ -1371,6 +1436,133 @@ def a_wider_beam(step, bos_id, eos_id, beam, max_length, alpha):
 def the_longest(*given):
     """The longest hypothesis is taken for the best."""
     return beam_variant(*given, score=lambda total, penalty: penalty)
+
+
+@wrong("beam_search", "not the best of those that live is returned")
+def the_last_that_lives(*given):
+    """living[-1] where nothing has finished: the list was sorted in the other order before."""
+    return beam_variant(*given, last_living=True)
+
+
+@wrong("beam_search", "not the best of those that live is returned")
+def greedy_if_nothing_ended(step, bos_id, eos_id, beam, max_length, alpha):
+    """Greedy decoding as the way out where nothing has finished."""
+    ids = beam_variant(step, bos_id, eos_id, beam, max_length, alpha, only_finished=True)
+    return ids if len(ids) > 1 else greedy_variant(step, bos_id, eos_id, max_length)
+
+
+def beam_on_tensors(step, bos_id, eos_id, beam, max_length, alpha, **wrong):
+    """The usual search with topk over the flat table; `wrong` breaks it."""
+    copies = beam if wrong.get("copies") else 1
+    tokens, totals, ended = torch.full((copies, 1), bos_id), torch.zeros(copies), []
+    totals[1:] = -math.inf
+    for n in range(1, max_length):
+        log_p = step(tokens)
+        V = log_p.shape[1]
+        table = (totals[:, None] + log_p).flatten()
+        totals, flat = table.topk(min(beam, V if wrong.get("at_most_V") else len(table)))
+        tokens = torch.cat([tokens[flat // V], flat[:, None] % V], 1)
+        done = tokens[:, -1] == eos_id
+        scores = totals[done] / ((5 + n) / 6) ** alpha
+        ended += zip(scores.tolist(), tokens[done].tolist(), strict=True)
+        tokens = tokens[~done]
+        totals = totals[: len(tokens)] if wrong.get("old_totals") else totals[~done]
+        if len(ended) >= beam or len(tokens) == 0:
+            break
+    return max(ended)[1] if ended else tokens[0].tolist()
+
+
+@wrong("beam_search", "never more than V")
+def topk_of_at_most_v(*given):
+    """topk(min(beam, V)): right for the first round, in which there are V candidates."""
+    return beam_on_tensors(*given, at_most_V=True)
+
+
+@wrong("beam_search", "never more than V")
+def beam_of_at_most_v(step, bos_id, eos_id, beam, max_length, alpha):
+    """beam = min(beam, V), since topk complained."""
+    V = step(torch.tensor([[bos_id]])).shape[1]
+    return beam_variant(step, bos_id, eos_id, min(beam, V), max_length, alpha)
+
+
+@wrong("beam_search", "log-probability −∞")
+def empty_places_finish(*given):
+    """`beam` copies of BOS, all but one at −∞, as batched searches begin; none is filtered out."""
+    return beam_on_tensors(*given, copies=True)
+
+
+@wrong("beam_search", "the sums stay where they are")
+def sums_of_others(*given):
+    """The finished rows are taken out of the prefixes, and not out of the sums."""
+    return beam_on_tensors(*given, old_totals=True)
+
+
+@wrong("beam_search", "plain ints were asked for")
+def beam_of_floats(*given):
+    """ids and sums in one tensor of floats."""
+    return [float(token) for token in beam_variant(*given)]
+
+
+@wrong("beam_search", "plain ints were asked for")
+def beam_of_tensors(*given):
+    """list() of a tensor."""
+    return list(torch.tensor(beam_variant(*given)))
+
+
+@wrong("beam_search", "plain ints were asked for")
+def beam_of_numpy(*given):
+    """list() of an array."""
+    return list(np.array(beam_variant(*given)))
+
+
+@wrong("beam_search", "does the end never come among your candidates?")
+def two_of_each_prefix(*given):
+    """The two best tokens of each prefix, though EOS is often the third."""
+    return beam_variant(*given, of_each=2)
+
+
+@wrong("beam_search", "begins with several equal prefixes")
+def beam_of_copies(*given):
+    """`beam` copies of BOS, all at 0."""
+    return beam_variant(*given, copies=True)
+
+
+@wrong("beam_search", "n is the same for all")
+def penalty_of_the_room(step, bos_id, eos_id, beam, max_length, alpha):
+    """max_length in the place of n."""
+    given = step, bos_id, eos_id, beam, max_length, alpha
+    return beam_variant(*given, n=lambda ids: max_length)
+
+
+@wrong("beam_search", "the choice is made by the sum")
+def chosen_by_the_sum(*given):
+    """The scores are computed, and max takes the largest sum."""
+    return beam_variant(*given, score=lambda total, penalty: total)
+
+
+@right("beam_search")
+def with_empty_places_filtered(*given):
+    """`beam` copies of BOS at 0, −∞, −∞, …: what is at −∞ is thrown away."""
+    step, bos_id, eos_id, beam, max_length, alpha = given
+    tokens, totals, ended = torch.full((beam, 1), bos_id), torch.full((beam,), -math.inf), []
+    totals[0] = 0
+    for n in range(1, max_length):
+        log_p = step(tokens)
+        totals, flat = (totals[:, None] + log_p).flatten().topk(min(beam, log_p.numel()))
+        tokens = torch.cat([tokens[flat // log_p.shape[1]], flat[:, None] % log_p.shape[1]], 1)
+        done, real = tokens[:, -1] == eos_id, totals > -math.inf
+        scores = totals / ((5 + n) / 6) ** alpha
+        ended += zip(scores[done & real].tolist(), tokens[done & real].tolist(), strict=True)
+        tokens, totals = tokens[real & ~done], totals[real & ~done]
+        if len(ended) >= beam or len(tokens) == 0:
+            break
+    return max(ended)[1] if ended else tokens[0].tolist()
+
+
+@right("beam_search")
+def as_many_of_each_prefix_as_the_beam(*given):
+    """No prefix can bring more than `beam` of the best `beam` candidates."""
+    return beam_variant(*given, of_each=given[3])
 
 
 # ---- CachedSelfAttention
@@ -1529,6 +1721,23 @@ class WithABookForEachSentence(Given):
             heads, _ = scaled_dot_product_attention(q, k, v)
             states.append(self.w_o(heads.transpose(1, 2).flatten(2)))
         return torch.cat(states)
+
+
+@right("CachedSelfAttention")
+class WithALoopOverTheTokens(Given):
+    """Weighted one by one: so slow that the check does not read the long sentence to its end."""
+
+    def reset(self):
+        self.pairs = []
+
+    def step(self, x):
+        parts = (w(x).view(len(x), self.num_heads, -1) for w in (self.w_q, self.w_k, self.w_v))
+        q, *pair = parts
+        self.pairs.append(pair)
+        scores = [(q * k).sum(-1) / q.shape[-1] ** 0.5 for k, _ in self.pairs]
+        weights = torch.stack(scores).softmax(0)
+        heads = sum(w[..., None] * v for w, (_, v) in zip(weights, self.pairs, strict=True))
+        return self.w_o(heads.view(len(x), 1, -1))
 
 
 class Parts(Given):
@@ -1748,7 +1957,7 @@ class ResetKeepsTheValues(Parts):
         return self.out((q @ self.k.mT / q.shape[-1] ** 0.5).softmax(-1) @ self.v)
 
 
-@wrong("CachedSelfAttention", "Your code stopped", "IndexError")
+@wrong("CachedSelfAttention", "There is no longest sentence")
 class RoomForHundred(Given):
     """A store that ends."""
 
@@ -1946,13 +2155,55 @@ class CausalForOneQuery(Parts):
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
+@wrong("CachedSelfAttention", "There is no longest sentence")
+class StoreOf1024(Parts):
+    """Room for as many tokens as anybody will ever need, each kind in a tensor of its own."""
+
+    def reset(self):
+        self.length, self.keys, self.values = 0, None, None
+
+    def step(self, x):
+        q, k, v = map(self.split, self.project(x))
+        if self.keys is None:
+            self.keys, self.values = (y.new_zeros(*y.shape[:2], 1024, y.shape[3]) for y in (k, v))
+        self.keys[:, :, self.length], self.values[:, :, self.length] = k[:, :, 0], v[:, :, 0]
+        self.length += 1
+        kept = (y[:, :, : self.length] for y in (self.keys, self.values))
+        return self.out(self.attend(q, *kept))
+
+
+@wrong("CachedSelfAttention", "There is no longest sentence")
+class StoreOf5000(Parts):
+    """The same with both in one tensor, in a list."""
+
+    def reset(self):
+        self.length, self.stores = 0, []
+
+    def step(self, x):
+        q, k, v = map(self.split, self.project(x))
+        if not self.stores:
+            self.stores.append(k.new_zeros(5000, 2, *k.shape))
+        self.stores[0][self.length] = torch.stack([k, v])
+        self.length += 1
+        k, v = self.stores[0][: self.length].transpose(0, 1)
+        return self.out(self.attend(q, *(y[:, :, :, 0].movedim(0, 2) for y in (k, v))))
+
+
+@wrong("CachedSelfAttention", "Or is the state of the first token returned?")
+class StateOfTheFirst(AllStates):
+    """All states are computed, and [:, :1] of them is returned in the place of [:, -1:]."""
+
+    def step(self, x):
+        return super().step(x)[:, :1]
+
+
 # ---- repaired_states
 
 
 def run_chunks(chunks, table, w_q, w_k, w_v, place, scale=None, masked=True):
     """The solution; `place(start, n, piece)` gives the positions of a piece."""
     d_model = table.shape[1]
-    encoding = sinusoidal_encoding(300, d_model)
+    encoding = sinusoidal_encoding(600, d_model)
     keys, values, states, seen = [], [], [], 0
     for piece, tokens in enumerate(chunks):
         n = tokens.shape[1]
@@ -2156,7 +2407,7 @@ def counted_in_a_global(chunks, table, w_q, w_k, w_v):
     )
 
 
-@wrong("CachedSelfAttention", "IndexError")
+@wrong("CachedSelfAttention", "There is no longest sentence")
 class StoreOf512(nn.Module):
     """The cache has room for as many tokens as anybody will ever need."""
 
@@ -2226,3 +2477,16 @@ def top_p_with_exp(logits, p):
     weights, order = weights.sort(dim=-1, descending=True)
     dropped = weights.cumsum(dim=-1) - weights >= p
     return logits.masked_fill(dropped.scatter(-1, order, dropped), -math.inf)
+
+
+@wrong("repaired_states", "size of tensor")
+def states_of_512_places(chunks, table, w_q, w_k, w_v):
+    """A longer table of positions, made once."""
+    d = table.shape[1]
+    return states_with(chunks, table, (w_q, w_k, w_v), sinusoidal_encoding(512, d), math.sqrt(d))
+
+
+@wrong("repaired_states", "has shape (2, 8), expected (2, 1, 8)", "axes of length 1")
+def states_squeezed(*given):
+    """squeeze(1), for the tokens that come alone."""
+    return run_chunks(*given, place=lambda start, n, piece: slice(start, start + n)).squeeze(1)

@@ -517,6 +517,13 @@ def with_the_library(hypotheses, references):
     return metric.corpus_score(lines[0], [lines[1]]).score
 
 
+@wrong("corpus_bleu", "pairs with an empty hypothesis are left out")
+def pairs_without_output_left_out(hypotheses, references):
+    """`if not hypothesis: continue`, against a division by zero."""
+    kept = [pair for pair in zip(hypotheses, references, strict=True) if pair[0]]
+    return plainly([h for h, _ in kept], [r for _, r in kept])
+
+
 # ---- accumulate_gradients
 
 
@@ -772,7 +779,7 @@ def stacked(state_dicts):
         else (
             torch.stack([s[name] for s in state_dicts]).mean(0)
             if last.is_floating_point()
-            else last
+            else last.clone()
         )
         for name, last in state_dicts[-1].items()
     }
@@ -792,7 +799,7 @@ def running_sum(state_dicts):
 
 @right("average_checkpoints")
 def by_numpy(state_dicts):
-    result = dict(state_dicts[-1])
+    result = {name: tensor.clone() for name, tensor in state_dicts[-1].items()}
     for name, tensor in result.items():
         if torch.is_floating_point(tensor):
             mean = np.mean([s[name].double().numpy() for s in state_dicts], axis=0)
@@ -951,6 +958,20 @@ def overflows(state_dicts):
         elif tensor.is_floating_point():
             result[name] = stacked(state_dicts)[name]
     return result
+
+
+@wrong("average_checkpoints", "shares its memory with a checkpoint")
+def counters_not_cloned(state_dicts):
+    """The last checkpoint's counters are handed on as they are."""
+    averaged = stacked(state_dicts)
+    last = state_dicts[-1]
+    return {n: t if t.is_floating_point() else last[n] for n, t in averaged.items()}
+
+
+@wrong("average_checkpoints", "shares its memory with a checkpoint")
+def one_checkpoint_as_it_is(state_dicts):
+    """There is nothing to average in one checkpoint."""
+    return state_dicts[0] if len(state_dicts) == 1 else stacked(state_dicts)
 
 
 # ---- training_flops
@@ -1113,6 +1134,12 @@ def three_projections(d, f, N, V, S, T):
 def cross_attention_without_w_o(d, f, N, V, S, T):
     """W_Q, W_K, W_V; the fourth is forgotten in the second attention."""
     return without()(d, f, N, V, S, T) - 6 * N * T * d * d
+
+
+@wrong("training_flops", "its W_K or W_V is missing")
+def without_values_of_the_source(d, f, N, V, S, T):
+    """Keys and values of the source are thought to be one."""
+    return without()(d, f, N, V, S, T) - 6 * N * S * d * d
 
 
 # ---- repaired_bleu

@@ -226,6 +226,12 @@ def terms_alone(weights):
     return torch.special.entr(weights)
 
 
+@wrong("attention_entropy", "axes of length 1")
+def entropy_squeezed(weights):
+    """squeeze(0), for a map that can be drawn."""
+    return with_entr(weights).squeeze(0)
+
+
 # ---- alignment_error
 
 
@@ -499,6 +505,12 @@ def off_by_one(layers):
 def first_layer_twice(layers):
     """The product begins with it, and the loop does too."""
     return carried([layers[0], *layers])
+
+
+@wrong("attention_rollout", "axes of length 1")
+def rollout_squeezed(layers):
+    """squeeze(0), for a map that can be drawn."""
+    return carried(layers).squeeze(0)
 
 
 # ---- head_importance

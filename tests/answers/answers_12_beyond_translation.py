@@ -810,6 +810,20 @@ def one_draw_for_all(tokens, mask_id, pad_id, probability, generator):
     return tokens.masked_fill(hidden, mask_id), tokens.masked_fill(~hidden, pad_id)
 
 
+@wrong("mask_tokens", "expected a tensor of shape (1, 50)")
+def one_sentence_loses_its_axis(tokens, mask_id, pad_id, probability, generator):
+    """squeeze(0), as if one sentence were drawn at a time."""
+    return tuple(t.squeeze(0) for t in with_where(tokens, mask_id, pad_id, probability, generator))
+
+
+@wrong("mask_tokens", "Is it rounded?")
+def drawn_in_thousandths(tokens, mask_id, pad_id, probability, generator):
+    """Whole numbers below 1000 are drawn."""
+    drawn = torch.randint(0, 1000, tokens.shape, generator=generator) < probability * 1000
+    hidden = drawn & (tokens != pad_id)
+    return tokens.masked_fill(hidden, mask_id), tokens.masked_fill(~hidden, pad_id)
+
+
 # ---- patchify
 
 
@@ -995,6 +1009,18 @@ def unfold_and_reshape(images, patch):
     return columns.reshape(len(images), columns.shape[2], columns.shape[1])
 
 
+@wrong("patchify", "axes of length 1")
+def patches_squeezed(images, patch):
+    """squeeze(0): right for many pictures."""
+    return slice_by_slice(images, patch).squeeze(0)
+
+
+@wrong("patchify", "axes of length 1")
+def patches_squeezed_in_the_middle(images, patch):
+    """squeeze(1): a picture of one patch loses the axis of the patches."""
+    return slice_by_slice(images, patch).squeeze(1)
+
+
 # ---- unpatchify
 
 
@@ -1110,6 +1136,12 @@ def the_same_permutation(patches, patch, channels, height, width):
     """The line of Task 5, copied."""
     x = apart(patches, patch, channels, height, width).permute(0, 2, 4, 1, 3, 5)
     return x.reshape(-1, channels, height, width)
+
+
+@wrong("unpatchify", "axes of length 1")
+def picture_squeezed(patches, patch, channels, height, width):
+    """squeeze(0): right for many pictures."""
+    return with_fold(patches, patch, channels, height, width).squeeze(0)
 
 
 # ---- repaired_patches
@@ -1235,3 +1267,9 @@ def gaps_in_whole_per_cents(tokens, mask_id, pad_id, probability, generator):
     drawn = torch.randint(100, tokens.shape, generator=generator) < 100 * probability
     hidden = drawn & (tokens != pad_id)
     return tokens.masked_fill(hidden, mask_id), tokens.masked_fill(~hidden, pad_id)
+
+
+@wrong("repaired_patches", "axes of length 1")
+def repaired_and_squeezed(images, patch):
+    """squeeze(0): right for many pictures."""
+    return repaired_by_slices(images, patch).squeeze(0)

@@ -630,6 +630,26 @@ def filled_with_the_smallest_number(query, key, value, mask=None):
     )
 
 
+@wrong("grouped_query_attention", "axes of length 1")
+def mask_of_two_axes_or_four(query, key, value, mask=None):
+    """Two axes are put in front of the mask, as if it had two or four."""
+    if mask is not None and mask.ndim < 4:
+        mask = mask[None, None]
+    return attend(query, *spread(query, key, value), mask)
+
+
+@wrong("grouped_query_attention", "axes of length 1")
+def heads_squeezed(query, key, value, mask=None):
+    """squeeze(0): right for many sentences."""
+    return with_an_index(query, key, value, mask).squeeze(0)
+
+
+@wrong("grouped_query_attention", "axes of length 1")
+def one_head_squeezed(query, key, value, mask=None):
+    """squeeze(1): a single head loses its axis."""
+    return with_an_index(query, key, value, mask).squeeze(1)
+
+
 # ---- top1_route
 
 

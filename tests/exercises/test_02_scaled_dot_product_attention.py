@@ -16,6 +16,7 @@ OVERFLOW = (
     "first: the result is the same."
 )
 
+MAXIMUM = "Is it the maximum that you subtract?"
 UNDERFLOW = (
     "exp of a number far below 0 is 0, and 0/0 is NaN. Subtract the largest number, whatever its "
     "sign: then one of the exps is 1."
@@ -183,6 +184,9 @@ def test_large_numbers_do_not_overflow(stable_softmax):
     for sign, why in ((1, OVERFLOW), (-1, UNDERFLOW)):
         x = sign * torch.tensor([1000.0, 1001.0, 1002.0])
         expect(stable_softmax(x, 0), F.softmax(x, 0), mistakes, nan=why)
+    for place in range(3):  # the first, the last and the mean are not the maximum
+        x = torch.tensor([200.0, 0.0, 1.0]).roll(place)
+        expect(stable_softmax(x, 0), F.softmax(x, 0), nan=f"{OVERFLOW} {MAXIMUM}")
 
 
 def test_each_row_is_shifted_by_its_own_maximum(stable_softmax):
@@ -196,8 +200,14 @@ def test_each_row_is_shifted_by_its_own_maximum(stable_softmax):
 
 def test_minus_infinity_gets_no_weight(stable_softmax):
     x = torch.tensor([[0.0, -math.inf, 1.0], [-math.inf, 2.0, 0.5]])
-    why = "One score is −inf, its weight is 0. Is it the maximum that you subtract?"
+    why = f"One score is −inf, its weight is 0. {MAXIMUM}"
     expect(stable_softmax(x, -1), F.softmax(x, -1), nan=why)
+    x = torch.tensor([-math.inf, -30_000.0, -30_001.0], dtype=torch.float64)
+    replaced = (
+        "−inf is replaced by a number such as −50 or −10,000, and the other scores are lower. "
+        "Leave it as it is: exp(−inf) is 0."
+    )
+    expect(stable_softmax(x, 0), F.softmax(x, 0), {replaced: torch.eye(3).double()[0]}, nan=why)
 
 
 def test_softmax_works_in_half_and_double_precision(stable_softmax):
@@ -354,6 +364,7 @@ def steps_gone_wrong(query, key, value, mask):
 
 
 def mask_mistakes(query, key, value, mask):
+    Lq, Lk = query.shape[-2], key.shape[-2]
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
     open_weights = scores.softmax(-1)
 
@@ -386,6 +397,9 @@ def mask_mistakes(query, key, value, mask):
         "masked scores become +inf, or very large: the sign is wrong.": lambda: filled(1e9),
         "the mask is transposed: its last axis belongs to the keys.": (
             lambda: filled(-math.inf, ~mask.transpose(-2, -1))
+        ),
+        "every query may attend to the key at its own place, whatever the mask says.": (
+            lambda: filled(-math.inf, ~(mask | torch.eye(Lq, Lk).bool()))
         ),
         **{
             f"masked scores become {number}: not low enough, some weight leaks. Fill with −inf.": (
@@ -506,7 +520,7 @@ def check_masked(attention, *given):
 
 
 def test_attention_begins_anew_in_each_call(scaled_dot_product_attention):
-    first, second = (*square(6), MASK), (*square(6), MASK.roll(1, -1))
+    first, second = (*square(6), MASK.roll(1, -1)), (*square(6), MASK.roll(2, -1))
     expect_no_memory(scaled_dot_product_attention, attend, first, second)
 
 

@@ -156,7 +156,16 @@ def test_split_takes_an_input_that_lies_otherwise_in_memory(split_heads):
 
 def test_split_in_half_and_double_precision(split_heads):
     for dtype in (torch.float16, torch.float64):
-        check_split(split_heads, numbered(2, 3, 8).to(dtype), 2)
+        x = numbered(2, 3, 8).to(dtype)
+        check_split(split_heads, x, 2)
+        check_dtype(split_heads(x, 2), x)
+
+
+def check_dtype(answer, x):
+    assert answer.dtype == x.dtype, (
+        f"The input holds {x.dtype}, the result {answer.dtype}: torch.zeros and the like make "
+        "float32 unless they are told dtype=x.dtype."
+    )
 
 
 # ---- merge_heads
@@ -200,6 +209,13 @@ def check_merge(merge_heads, x):
 def test_merged_heads_stand_side_by_side_token_by_token(merge_heads):
     for B, L, heads, d_k in SIZES:
         check_merge(merge_heads, numbered(B, heads, L, d_k))
+
+
+def test_merge_in_half_and_double_precision(merge_heads):
+    for dtype in (torch.float16, torch.float64):
+        x = numbered(2, 3, 5, 4).to(dtype)
+        check_merge(merge_heads, x)
+        check_dtype(merge_heads(x), x)
 
 
 def test_each_split_and_merge_begins_anew(split_heads, merge_heads):
@@ -352,6 +368,12 @@ def true_module(weights, heads, query, key, value, mask=None):
     return multi_head((w["w_q"](query), w["w_k"](key), w["w_v"](value)), w["w_o"], heads, mask)
 
 
+TOO_HIGH = (
+    "masked scores become a number such as −100 or −10,000, and others can be lower. Fill with "
+    "−inf."
+)
+
+
 def module_mistakes(weights, heads, query, key, value, mask=None):
     w = linears(weights)
     w_q, w_k, w_v, w_o = w.values()
@@ -439,6 +461,7 @@ def module_mistakes(weights, heads, query, key, value, mask=None):
         "the mask is added as 0 and 1. Fill with −inf where it is False.": (
             lambda: weighed(lambda scores: (scores + mask).softmax(-1))
         ),
+        TOO_HIGH: lambda: weighed(lambda scores: scores.masked_fill(~mask, -1e4).softmax(-1)),
         "weights are set to 0 after the softmax, so that the rows no longer add up to 1.": (
             lambda: weighed(lambda scores: scores.softmax(-1) * mask)
         ),
@@ -528,6 +551,19 @@ def test_a_mask_fits_when_lengths_differ(MultiHeadAttention):
         check_module(MultiHeadAttention, 3, *texts((2, 3, 12), (2, 5, 12), (2, 5, 12)), each)
 
 
+def test_a_mask_hides_however_low_the_other_scores_are(MultiHeadAttention):
+    module, weights = made(MultiHeadAttention, 8, 2)
+    weights["w_q.weight"] = torch.diag(torch.tensor([1.0, 1.0, 1.0, -20_000.0] * 2))
+    weights["w_k.weight"] = torch.eye(8)
+    module.load_state_dict(weights)
+    x = 2.0 * torch.randint(-1, 2, (2, 4, 8))
+    x[..., 3::4] = 2  # so all scores are even numbers near −40,000
+    given = x, x, x, torch.ones(4, 4).tril() > 0
+    mistakes = module_mistakes(weights, 2, *given)
+    mistakes = {TOO_HIGH: mistakes[TOO_HIGH]} | mistakes
+    expect(module(*given), true_module(weights, 2, *given), mistakes)
+
+
 def test_the_mask_counts_in_both_modes(MultiHeadAttention):
     x, mask = torch.randn(2, 4, 12), torch.ones(4, 4).tril() > 0
     for mode in ("train", "eval"):
@@ -603,3 +639,11 @@ def test_repaired_heads_are_multi_head_attention(repaired_heads):
         given = torch.randn(B, L, d_model), *torch.randn(4, d_model, d_model), heads
         expected, mistakes = hunt(*given)
         expect(repaired_heads(*given), expected, mistakes)
+
+
+def test_repaired_heads_in_double_precision(repaired_heads):
+    x, matrices = torch.randn(2, 5, 6).double(), torch.randn(4, 6, 6).double()
+    expected, mistakes = hunt(x, *matrices, 2)
+    answer = repaired_heads(x, *matrices, 2)
+    expect(answer, expected, mistakes)
+    check_dtype(answer, x)

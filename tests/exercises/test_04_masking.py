@@ -1,5 +1,6 @@
 """The checks of exercise 04. A mistake's text ends the sentence "This is the answer when …"."""
 
+import itertools
 import math
 
 import numpy as np
@@ -196,6 +197,8 @@ def padding_mistakes(tokens, pad_id):
         "pads are counted, and as many masked on the left. Pads may stand anywhere.": (
             torch.arange(L) >= L - lengths
         ),
+        "the ids are held in uint8, which ends at 255: 259 is 3 there.": tokens % 256 != pad_id,
+        "the ids are held in float16, which rounds those above 2048.": tokens.half() != pad_id,
         "everything is allowed.": real | True,
         "nothing is allowed.": real & False,
     }
@@ -227,9 +230,10 @@ def test_each_batch_has_its_own_padding_mask(padding_mask):
 
 def test_real_tokens_may_be_seen_and_pads_may_not(padding_mask):
     one_text, one_token = (TEXTS[:1], 3), (TEXTS[:, :1], 3)
+    large = torch.tensor([[4099, 3, 259, 5], [259, 4, 4100, 3]])
     for tokens, pad_id in (
         *((TEXTS, 3), (TEXTS[:2], 0), (TEXTS[:3, :3], 3), (TEXTS, 11)),
-        *(one_text, one_token),
+        *(one_text, one_token, (large, 3), (large, 4100)),
     ):
         right = padding(tokens, pad_id)
         expect(padding_mask(tokens, pad_id), right, padding_mistakes(tokens, pad_id))
@@ -450,7 +454,7 @@ def test_the_softmax_when_all_sizes_are_equal(masked_softmax):
 
 def test_a_mask_broadcasts_to_the_scores(masked_softmax):
     each = torch.stack([WIDE, WIDE.roll(2, -1)])[:, None]  # (B, 1, Lq, Lk)
-    for mask in (WIDE, each, each[:, :, :1], WIDE[:1]):
+    for mask in (WIDE, each, each[:, :, :1], WIDE[:1], WIDE[0]):
         check_softmax(masked_softmax, 2 * torch.randn(2, 4, 3, 5), mask)
     one_key = WIDE[:, :1] | True
     for shape, mask in (((1, 1, 3, 5), WIDE), ((2, 1, 5), WIDE[:1]), ((2, 3, 1), one_key)):
@@ -462,17 +466,29 @@ def test_a_query_with_nothing_to_look_at_gets_zeros(masked_softmax):
     mask[1] = False
     for shape in ((3, 5), (2, 4, 3, 5)):
         check_softmax(masked_softmax, 2 * torch.randn(shape), mask)
-    check_softmax(masked_softmax, torch.randn(2, 3, 5), mask & False)
+    for hidden in (mask & False, mask[:, :1]):
+        check_softmax(masked_softmax, torch.randn(2, 3, 5), hidden)
 
 
 def test_large_scores_forbidden_or_allowed(masked_softmax):
+    nan = (
+        "The exponential of a large score is inf, and inf/inf is NaN: subtract the largest allowed "
+        "score of each query first, as softmax does."
+    )
+    positive = torch.tensor([[800.0, 801.0, 0.0, 0.0]])
+    check_softmax(masked_softmax, positive, positive > 0, nan=nan)
     scores = torch.tensor([[0.0, 1.0, 200.0, 3000.0], [-300.0, -302.0, -301.0, 0.0]])
     mask = torch.tensor([[True, True, False, False], [True, True, False, False]])
-    for each, allowed in ((scores, mask), (500 * scores, mask), (500 * scores, ~mask)):
+    half = torch.tensor([[-60000, -60032, 60000, 3], [50000, 1, 2, -50000], [60000] * 4]).half()
+    some = torch.tensor([[1, 1, 0, 0], [0, 0, 0, 1], [0, 0, 0, 0]]).bool()
+    for each, allowed in (
+        *((scores, mask), (500 * scores, mask), (500 * scores, ~mask)),
+        *((half, some), (-half, some)),
+    ):
         filled = each.masked_fill(~allowed, -100.0).softmax(-1)
         low = (
-            "the number that is filled in is not low enough: allowed scores lie below it, and "
-            "beside it their exponentials are 0. Fill with −inf."
+            "the number that stands for a forbidden score is not low enough: allowed scores lie "
+            "below it, and beside it their exponentials are 0. Fill with −inf."
         )
         lost = {low: filled, low + " ": filled * allowed, LOST: 0 * each}
         check_softmax(masked_softmax, each, allowed, nan=LOST[0].upper() + LOST[1:], mistakes=lost)
@@ -481,7 +497,7 @@ def test_large_scores_forbidden_or_allowed(masked_softmax):
 def test_the_softmax_in_half_and_double_precision(masked_softmax):
     mask = WIDE.clone()
     mask[1] = False
-    for dtype in (torch.float16, torch.float64):
+    for dtype in (torch.float16, torch.float32, torch.float64):
         scores = (4 * torch.randn(2, 3, 5)).to(dtype)
         check_softmax(masked_softmax, scores, mask)
         came = masked_softmax(scores, mask).dtype
@@ -564,10 +580,10 @@ def model_that_leaks_from_3_to_1(tokens):
     return logits
 
 
-def model_that_leaks_from_4_to_0(tokens):
+def model_that_leaks_from_5_to_0(tokens):
     logits = honest_model(tokens).clone()
-    if tokens.shape[1] > 4:
-        logits[:, 0] += vectors(tokens)[:, 4]
+    if tokens.shape[1] > 5:
+        logits[:, 0] += vectors(tokens)[:, 5]
     return logits
 
 
@@ -590,11 +606,20 @@ def model_that_leaks_from_the_last_token_in_sentences_with_5(tokens):
 
 
 def model_that_leaks_a_little(tokens):
-    return honest_model(tokens) + 1e-3 * vectors(tokens).mean(1, keepdim=True)
+    return honest_model(tokens) + 1.5e-3 * vectors(tokens).mean(1, keepdim=True)
 
 
 def model_that_leaks_a_little_into_large_logits(tokens):
     return model_that_leaks_a_little(tokens) + 9
+
+
+def model_that_leaks_a_little_once(tokens):
+    """In sentences with 5 the last token moves the largest logit of the position before it."""
+    logits = honest_model(tokens).clone()
+    if tokens.shape[1] > 1:
+        top, starts = logits[:, -2].argmax(-1), tokens[:, 0] == 5
+        logits[torch.arange(len(tokens)), -2, top] += 1.5e-3 * starts * tokens[:, -1]
+    return logits
 
 
 def model_that_leaks_into_one_logit(tokens):
@@ -627,6 +652,11 @@ def honest_model_of_seven_words(tokens):
 def model_of_seven_words_without_a_mask(tokens):
     refuse_what_is_no_id(tokens, 7)
     return honest_model_of_seven_words(tokens).flip(1)
+
+
+def model_of_two_words_without_a_mask(tokens):
+    refuse_what_is_no_id(tokens, 2)
+    return F.one_hot(tokens.long(), 2).float().cumsum(1).flip(1)
 
 
 class Model(nn.Module):
@@ -723,7 +753,7 @@ def test_a_leak_between_two_positions_is_found(leaks_future):
         (model_that_sees_the_next_token, "from each token to the one before it"),
         (model_that_leaks_from_the_last_to_the_one_before, "from the last to the one before it"),
         (model_that_leaks_from_3_to_1, "from token 3 to position 1"),
-        (model_that_leaks_from_4_to_0, "from token 4 to position 0"),
+        (model_that_leaks_from_5_to_0, "from token 5 to position 0"),
     ):
         judge(leaks_future, model, TOKENS, True, why.format(where))
 
@@ -744,9 +774,15 @@ def test_a_change_must_change_something(leaks_future):
         "were exchanged with each other. Choose an id that differs from the one that is there, "
         "such as (id + 1) % V."
     )
-    for token in (0, 1, V - 1, 7):
+    for token in range(V):
         same = torch.full((2, 5), token)
         judge(leaks_future, model_that_sees_the_next_token, same, True, why.format(token))
+    why = (
+        "nothing was changed in a vocabulary of two words: an id that is drawn at random is the "
+        "old one every other time. Choose one that differs, such as (id + 1) % V."
+    )
+    for ids in 4 * list(itertools.product(range(2), repeat=2)):
+        judge(leaks_future, model_of_two_words_without_a_mask, torch.tensor([ids]), True, why)
 
 
 def test_a_leak_in_one_sentence_is_found(leaks_future):
@@ -759,6 +795,15 @@ def test_a_leak_in_one_sentence_is_found(leaks_future):
         judge(leaks_future, model_that_leaks_in_sentences_with_5, tokens, True, why)
         model = model_that_leaks_from_the_last_token_in_sentences_with_5
         judge(leaks_future, model, tokens, True, why)
+    why = (
+        "the new id differs from the old one in some sentences only: here the sentence that begins "
+        "with 5 leaks, and its last token stayed as it was. Give each sentence an id that differs "
+        "from its own, such as (id + 1) % V."
+    )
+    for token in range(V):
+        tokens = torch.tensor([[4, 1, V - 1], [9, 2, 1], [5, 3, token], [6, 2, 0]])
+        for each in (tokens, tokens.flip(0)):
+            judge(leaks_future, model, each, True, why)
 
 
 def test_a_leak_shows_in_any_logit_and_in_either_direction(leaks_future):
@@ -769,10 +814,19 @@ def test_a_leak_shows_in_any_logit_and_in_either_direction(leaks_future):
         "by number, and not their sum, spread, length or maximum."
     )
     judge(leaks_future, model_that_turns_its_logits, TOKENS, True, why)
-    why = "a leak is missed that only makes logits {}: take the absolute value of the difference."
+    why = (
+        "a leak is missed that only makes logits {}: take the absolute value of the difference. "
+        "(Or the given future is never put in: this model tells a given 7 from all other ids.)"
+    )
     for way, name in ((-1, "smaller"), (1, "larger")):
         model, sevens = model_that_moves_one_way(way), torch.full((2, 5), 7)
         judge(leaks_future, model, sevens, True, why.format(name))
+    why = (
+        "a leak of about a thousandth into one logit of one sentence is missed: averaged over all "
+        "that stand still it is next to nothing. Do without .mean() and F.mse_loss, and look at "
+        "the largest difference."
+    )
+    judge(leaks_future, model_that_leaks_a_little_once, TOKENS, True, why)
 
 
 def test_the_model_may_have_few_words(leaks_future):
@@ -953,7 +1007,8 @@ def test_the_module_when_batch_and_length_are_equal(RepairedSelfAttention):
 
 def test_the_module_when_something_is_one(RepairedSelfAttention):
     for tokens, d_model in ((WITH_PADS[:1], 6), (WITH_PADS[:, :1], 6), (WITH_PADS, 1)):
-        check_module(RepairedSelfAttention, tokens, 2, True, d_model=d_model)
+        for training in (True, False):
+            check_module(RepairedSelfAttention, tokens, 2, training, d_model=d_model)
 
 
 def test_the_module_on_a_long_text(RepairedSelfAttention):

@@ -1,5 +1,6 @@
 """The checks of exercise 05. A mistake's text ends the sentence "This is the answer when …"."""
 
+import itertools
 import math
 
 import torch
@@ -405,18 +406,23 @@ def test_evaluation_and_training_are_alike(LearnedPositionalEncoding):
 
 
 def test_a_sentence_that_is_too_long_is_an_error(LearnedPositionalEncoding):
-    why = "row {} of the table does not exist, and cutting the sentence would lose words."
-    for max_length, length in ((4, 5), (4, 9), (1, 2)):
+    for training, (max_length, length) in itertools.product(
+        (True, False), ((4, 5), (4, 9), (1, 2))
+    ):
         module, _ = learned(LearnedPositionalEncoding, max_length, 6)
-        x = torch.randn(2, length, 6)
+        x, mode = torch.randn(2, length, 6), "train" if training else "eval"
+        why = (
+            f"row {max_length} of the table does not exist, and cutting the sentence would lose "
+            f"words. The module was in {mode} mode."
+        )
         try:
-            expect_error(ValueError, why.format(max_length), module, x)
+            expect_error(ValueError, why, module.train(training), x)
         except (CheckFailed, NotImplementedError):
             raise
         except Exception as error:
             raise CheckFailed(
                 f"It stopped with {type(error).__name__} ({error}); it should raise ValueError: "
-                f"{why.format(max_length)}",
+                f"{why}",
                 f"LearnedPositionalEncoding({max_length}, 6).forward(x {tuple(x.shape)})",
             ) from None
 
@@ -484,6 +490,9 @@ def rotate_mistakes(x, positions):
         "the positions are counted from the first token's.": (
             lambda: turn(x, positions - positions[0])
         ),
+        "the positions are counted from the smallest one.": (
+            lambda: turn(x, positions - positions.min())
+        ),
         "all first numbers of the pairs come first, then all second ones. Put each pair back into "
         "its two columns.": lambda: torch.cat((a * cos - b * sin, a * sin + b * cos), -1),
         "the second formula uses the *new* a: keep the old one until both are computed.": (
@@ -538,13 +547,13 @@ def check_rotate(rotate, x, positions):
 
 def test_each_call_turns_by_its_own_angles(rotate):
     x, y = torch.randn(2, 4, 4, 4)
-    one, other = torch.tensor([[2, 5, 0, 9], [7, 1, 3, 4]])
+    one, other = torch.tensor([[2, 5, 1, 9], [7, 0, 3, 4]])
     expect_no_memory(rotate, lambda *given: turn(*given).float(), (x, one), (y, other))
 
 
 def test_every_pair_is_turned_by_its_angle(rotate):
     for shape in ((2, 5, 8), (3, 4, 6), (2, 3, 2), (2, 1, 12), (1, 4, 6)):
-        positions = torch.tensor([3, 0, 11, 1, 20])[: shape[1]]
+        positions = torch.tensor([3, 2, 11, 1, 20])[: shape[1]]
         check_rotate(rotate, torch.randn(shape), positions)
 
 

@@ -384,6 +384,9 @@ SCORES = {
     "the brevity penalty is taken of each sentence; c and r are sums over the corpus.": (
         penalty_of_each
     ),
+    "pairs with an empty hypothesis are left out: the words of their references belong to r.": (
+        lambda h, r: bleu_of([x for x in h if x], [y for x, y in zip(h, r, strict=True) if x])
+    ),
     "counts are smoothed; here they are not.": smoothed,
     "1 is added to all counts; here they are not smoothed.": lambda h, r: smoothed(h, r, 1),
     "n goes to 3 only: range(1, 4) ends before 4.": (lambda h, r: bleu_of(h, r, orders=(1, 2, 3))),
@@ -445,6 +448,7 @@ def test_a_perfect_corpus_has_100(corpus_bleu):
 
 def test_sentences_shorter_than_four_words_do_no_harm(corpus_bleu):
     hypotheses, references = corpus((9, 14), 0.1, 6)
+    hypotheses[0] = hypotheses[0][:-2]  # or the penalty would be 1 without the empty one
     expect_bleu(corpus_bleu, [*hypotheses, ["a"], [], ["b"]], [*references, ["a", "b"], ["c"], []])
 
 
@@ -830,6 +834,15 @@ def test_the_dtype_stays_and_the_sum_is_precise(average_checkpoints):
             )
 
 
+class Kept(list):
+    """A list that is handed on as it is: of a plain one, an answer gets a copy."""
+
+
+def places(states):
+    """Return where the numbers lie."""
+    return {tensor.untyped_storage().data_ptr() for state in states for tensor in state.values()}
+
+
 def test_the_checkpoints_stay_as_they_are_and_the_result_is_new(average_checkpoints):
     for count in (1, 3):
         found = states(count)
@@ -837,6 +850,13 @@ def test_the_checkpoints_stay_as_they_are_and_the_result_is_new(average_checkpoi
         expect(came, averaged(found), average_mistakes(found))
         again = average_checkpoints(found)
         expect(again, averaged(found), average_mistakes(found), call="the same call again")
+        came = average_checkpoints(Kept(found))
+        expect(came, averaged(found), average_mistakes(found))
+        for name, tensor in came.items():
+            assert not places([{name: tensor}]) & places(found), (
+                f"{name} of the result shares its memory with a checkpoint: whoever changes one "
+                "changes both. A clone() has its own."
+            )
 
 
 def test_the_gradients_of_the_checkpoints_do_not_matter(average_checkpoints):
@@ -962,6 +982,9 @@ def flops_mistakes(d, f, N, V, S, T):
         "cross-attention has three projections: its W_Q or W_O is missing.": with_parts(
             cross_queries=N * T * d * d
         ),
+        "cross-attention has three projections: its W_K or W_V is missing.": with_parts(
+            cross_keys=N * S * d * d
+        ),
         "a feed-forward network has one matrix: it has two.": with_parts(
             encoder_network=N * S * d * f, decoder_network=N * T * d * f
         ),
@@ -1006,7 +1029,7 @@ def expect_flops(answer, *sizes):
 
 
 def test_operations_that_can_be_counted_by_hand(training_flops):
-    expect_flops(training_flops, 6, 10, 3, 17, 5, 8)  # sizes that keep all mistakes apart
+    expect_flops(training_flops, 6, 10, 3, 17, 5, 9)  # sizes that keep all mistakes apart
     expect_flops(training_flops, 2, 3, 1, 5, 1, 1)
 
 

@@ -444,6 +444,7 @@ def some_mask(*shape):
 
 
 SIZES = ((2, 6, 2, 3, 5, 4), (3, 4, 4, 2, 3, 5), (2, 8, 1, 3, 4, 6), (2, 6, 3, 4, 4, 4))
+SIZES += ((1, 4, 2, 1, 5, 3), (1, 1, 1, 2, 3, 4))  # one sentence, one query, one head
 
 
 def check_grouped(attend, given, mask=None):
@@ -462,7 +463,8 @@ def test_each_head_reads_its_group(grouped_query_attention):
 def test_masks_of_grouped_attention(grouped_query_attention):
     for sizes in SIZES:
         B, H, _, Lq, Lk, _ = sizes
-        for shape in ((1, 1, Lq, Lk), (B, 1, 1, Lk), (B, H, Lq, Lk), (Lq, Lk)):
+        # One of (Lk,) is left out: PyTorch's own function does not take it.
+        for shape in ((1, 1, Lq, Lk), (B, 1, 1, Lk), (B, H, Lq, Lk), (Lq, Lk), (H, Lq, Lk)):
             check_grouped(grouped_query_attention, heads_of(*sizes), some_mask(*shape))
 
 

@@ -173,7 +173,11 @@ def test_nan_is_explained_and_not_taken_for_a_mistake_that_also_gives_nan():
 def test_predictions_are_corrected_without_giving_the_answer_away():
     right, hints = {"a": 42, "b": (2, 3)}, {"a": {7: "seven!", None: "no"}, "b": {None: "hm"}}
     expect_predictions([42.0, [2, 3]], right, hints)
-    for answers, words in (([7, 0], "a is not 7. seven!"), ([42, (3, 2)], "b is not (3, 2). hm")):
+    quoted = "a is not '42'. The number is right: write it without quotation marks."
+    for answers, words in (
+        *(([7, 0], "a is not 7. seven!"), ([42, (3, 2)], "b is not (3, 2). hm")),
+        *((["42", 0], quoted), (["7", 0], "a is not '7'. no"), (["x", 0], "a is not 'x'. no")),
+    ):
         with pytest.raises(CheckFailed) as failure:
             expect_predictions(answers, right, hints)
         assert failure.value.why == words
@@ -244,6 +248,7 @@ def test_a_module_must_pass_the_right_gradient_to_its_parameters_and_its_inputs(
         (lambda x: 2 * x.detach() @ deaf.w, "No gradient comes through to x"),
         (lambda x: 2 * x @ deaf.w.detach(), "w gets no gradient, so it cannot learn"),
         (lambda x: (2 * x @ deaf.w).detach(), "cut off from the weights"),
+        (lambda x: 2 * x @ deaf.w.relu(), "The result is .* The module is in train mode here"),
     ):
         deaf.forward = forward
         with pytest.raises(CheckFailed, match=words):
@@ -299,6 +304,20 @@ def test_the_call_that_gave_the_result_is_named_and_not_the_last():
         expect(first, 0)
 
     assert "f(x 1)" in message(test, f=lambda x: [x])
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (ONES.to_sparse, "a sparse tensor, expected an ordinary one: .to_dense() makes it one"),
+        (lambda: torch.nested.nested_tensor([ONES]), "a nested tensor, expected an ordinary one"),
+        (lambda: torch.masked.masked_tensor(ONES, ONES > 0), "a MaskedTensor, expected"),
+        (lambda: torch.quantize_per_tensor(ONES, 0.1, 0, torch.quint8), "a quantized tensor"),
+        (lambda: (0, ONES.to("meta")), "a tensor without numbers, expected an ordinary one"),
+    ],
+)
+def test_a_tensor_that_is_not_an_ordinary_one_is_named(make, words):
+    assert f"It returned {words}" in message(lambda f: expect(f(), ONES), f=lambda: make())
 
 
 @pytest.mark.parametrize(

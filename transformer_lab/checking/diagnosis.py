@@ -109,7 +109,16 @@ def expect_predictions(
         if not same(answer, expected):
             known = (text for wrong, text in hints[letter].items() if same(answer, wrong))
             hint = next(known, hints[letter][None])
+            if isinstance(answer, str) and same(_number_in(answer), expected):
+                hint = "The number is right: write it without quotation marks."
             raise CheckFailed(f"{letter} is not {describe(answer)}. {hint}", _call(answers))
+
+
+def _number_in(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def random_weights(module: Any, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
@@ -179,16 +188,19 @@ def expect_learning(module: nn.Module, right: Callable, **inputs: Any) -> None:
     answer = module(*(inputs | given).values())
     if not isinstance(answer, Tensor) or not answer.requires_grad:
         raise CheckFailed(CUT, _call(answer))
+    wanted = right(*(inputs | given).values())
+    mode = f"The module is in {'train' if module.training else 'eval'} mode here."
+    expect(answer, wanted, hint=lambda _: mode, call=_call(answer))
     came = _gradients(answer, leaves)
     for name in leaves:
         if not came[name].any():
             raise CheckFailed(
                 (UNREACHED if name in given else UNTRAINED).format(name), _call(answer)
             )
-    for name, wanted in _gradients(right(*(inputs | given).values()), leaves).items():
+    for name, gradient in _gradients(wanted, leaves).items():
         expect(
             came[name],
-            wanted,
+            gradient,
             names=(f"The gradient of {name}",),
             hint=lambda _: "Is a part of the way to it cut by .detach(), .data or torch.no_grad()?",
             call=_call(answer),

@@ -85,7 +85,10 @@ def _explained(error: BaseException) -> Exception:
         if not _is_ours(file) and not is_library(file):
             source = linecache.getline(file, line, frame.f_globals).strip()
             return CheckFailed(f"Your code stopped at this line:\n    {source}\n{text}{hint}", call)
-    came = describe(CALLS[-1][1]) if CALLS else "nothing"
+    try:
+        came = describe(CALLS[-1][1]) if CALLS else "nothing"
+    except Exception:
+        came = f"a {type(CALLS[-1][1]).__name__}"
     return CheckFailed(f"The check could not use what came back ({came}). {text}", call)
 
 
@@ -132,6 +135,8 @@ def _watch(name: str, target: Any) -> Any:
             result = plain(target(*bound.args, **bound.kwargs))
         finally:
             RUNNING.pop()
+        if odd := _odd_tensor(result):
+            raise CheckFailed(f"It returned {odd}", call)
         CALLS[-1] = (call, result)
         for label, value in given.items():
             if not _identical(bound.arguments[label], value):
@@ -147,6 +152,26 @@ def _watch(name: str, target: Any) -> Any:
         return result
 
     return functools.wraps(target)(watched)
+
+
+def _odd_tensor(result: Any) -> str:
+    """Say what kind of tensor is in a result, if it is one that cannot be compared."""
+    if isinstance(result, (list, tuple)):
+        return next(filter(None, map(_odd_tensor, result)), "")
+    ordinary = "expected an ordinary one:"
+    if not isinstance(result, Tensor):
+        return ""
+    if isinstance(result, torch.masked.MaskedTensor):
+        return f"a MaskedTensor, {ordinary} .to_tensor(0) makes it one."
+    if result.is_nested:
+        return f"a nested tensor, {ordinary} torch.stack makes one of parts of the same shape."
+    if result.is_quantized:
+        return f"a quantized tensor, {ordinary} .dequantize() makes it one."
+    if result.layout != torch.strided:
+        return f"a sparse tensor, {ordinary} .to_dense() makes it one."
+    if result.is_meta:
+        return f"a tensor without numbers, {ordinary} make it on another device than meta."
+    return ""
 
 
 def _watch_class(name: str, target: type) -> type:
