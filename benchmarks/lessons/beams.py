@@ -65,6 +65,11 @@ def log_p_of(run: Run, pairs: Pairs, smoothing: float = 0.0) -> list[float]:
     return found
 
 
+def count_less(these: list[float], than: list[float]) -> int:
+    """Return how many are less; in another batch the same sentence differs in its last digits."""
+    return sum(a < b - 1e-3 for a, b in zip(these, than, strict=True))
+
+
 def bleu_of(outputs: list[str], references: list[str]) -> dict:
     """Return BLEU, the factor for short output in it, and the half-width of its 95 % interval from
     1,000 resamplings.
@@ -95,19 +100,17 @@ def rows_of(run: Run, name: str, pairs: list, beams: tuple, alphas: tuple) -> li
             outputs = [(source, ids[1:]) for source, ids in zip(sources, found, strict=True)]
             log_p, undone = log_p_of(run, outputs), log_p_of(run, outputs, SMOOTHING)
             first = first or log_p  # a beam of one
-            compared = list(zip(log_p, first, truth, empty, strict=True))
             row = {"data": name, "alpha": alpha, "beam": beam, "sentences": len(pairs)}
             row |= bleu_of([run.tokenizer.decode(ids) for ids in found], texts)
             row["length"] = round(
                 sum(len(ids) - 1 for ids in found) / sum(len(target) for _, target in encoded), 4
             )
             row["log_p"] = round(statistics.mean(log_p), 4)
-            row["more_than_greedy"] = sum(p > g + 1e-3 for p, g, _, _ in compared)
-            row["less_than_greedy"] = sum(p < g - 1e-3 for p, g, _, _ in compared)
-            row["more_than_reference"] = sum(p > t for p, _, t, _ in compared)
-            row["less_than_empty"] = sum(p < e for p, _, _, e in compared)
-            pairs_undone = zip(undone, empty_undone, strict=True)
-            row["less_than_empty_undone"] = sum(p < e for p, e in pairs_undone)
+            row["more_than_greedy"] = count_less(first, log_p)
+            row["less_than_greedy"] = count_less(log_p, first)
+            row["more_than_reference"] = count_less(truth, log_p)
+            row["less_than_empty"] = count_less(log_p, empty)
+            row["less_than_empty_undone"] = count_less(undone, empty_undone)
             row["empty"] = sum(ids[1:] == [EOS] for ids in found)
             row["unfinished"] = sum(ids[-1] != EOS for ids in found)
             rows.append(row)

@@ -1,10 +1,10 @@
 """`python -m benchmarks.lessons.embeddings`: lesson 07's runs on embeddings, with their controls.
 
 The code is the lesson's own, loaded from its notebook. Five seeds each, which draw the weights and
-the batches: the factor that multiplies the words, with tables that learn (three of the seeds for
-three times the steps as well) and with frozen ones; frozen words and positions, each times a factor
-of its own; different factors from the same start; tied, untied, and three copies of one; tables
-from a model trained before.
+the batches: the factor that multiplies the words, with tables that learn and with frozen ones
+(three of the seeds for three times the steps as well); frozen words and positions, each times a
+factor of its own; different factors from the same start; tied, untied, and three copies of one;
+tables from a model trained before.
 """
 
 import math
@@ -19,8 +19,9 @@ from benchmarks.reporting import report
 SEEDS, LONGER = range(5), range(3)
 FACTORS, STARTS = (1, 4, 8, 64), (1, 4, 8, 16, 64)
 # Of the words and of the positions. A word has length 1 and a position √32 before them, so the sums
-# are as long as with 8 and 1; the second has the balance of 8 and 1, and the length of 64 and 1.
-BOTH = ((1.7, 1.7), (64, 8), (8, 1 / 8))
+# are as long as with 8 and 1; the second and the third have the balance of 8 and 1, the third the
+# length of 64 and 1.
+BOTH = ((1.7, 1.7), (1, 1 / 8), (64, 8), (8, 1 / 8))
 
 lesson = partial(lesson_code, "07", "small_model", "losses_of", "EXAMPLES")
 
@@ -105,9 +106,9 @@ def rows_of(code: dict, seed: int, steps: int, first: list) -> list[dict]:
     small, rows, at = code["small_model"], [], {steps: None}
     for factor in FACTORS:
         name = str(factor)
-        more = {3 * steps: "learnt, longer"} if seed in LONGER else {}
-        rows += trained(code, small(factor, seed), name, "learnt", seed, at | more)
-        rows += trained(code, frozen(small(factor, seed)), name, "frozen", seed, at)
+        for kind, tables in (("learnt", lambda model: model), ("frozen", frozen)):
+            more = {3 * steps: f"{kind}, longer"} if seed in LONGER else {}
+            rows += trained(code, tables(small(factor, seed)), name, kind, seed, at | more)
     for words, places in BOTH:
         name, model = f"{words:g} and {places:g}", placed(small(words, seed), places)
         rows += trained(code, frozen(model), name, "frozen, both", seed, at)

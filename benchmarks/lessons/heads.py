@@ -1,8 +1,8 @@
 """`python -m benchmarks.lessons.heads`: the experiments of lesson 03, with more seeds and steps.
 
 The code is the lesson's own, loaded from its notebook: two look-ups with one head and with two,
-and what stands in front of a head or behind it. One part is here alone: letters in the place of
-random numbers.
+and what stands in front of a head or behind it. Two parts are here alone: scores that stay 0, and
+letters in the place of random numbers.
 """
 
 from collections.abc import Callable
@@ -25,6 +25,13 @@ lesson = partial(
 )
 
 
+def with_equal_weights(network: Callable) -> nn.Module:
+    """Return the network in front of a head whose scores stay 0."""
+    model = network("in front")
+    nn.init.zeros_(model.w_q.weight).requires_grad_(False)
+    return model
+
+
 def kinds(code: dict) -> dict[str, tuple[Callable, Callable]]:
     """Return the data and the maker of the model for each kind of run, as in the lesson."""
     heads, network = code["MultiHead"], code["WithNetwork"]
@@ -36,6 +43,7 @@ def kinds(code: dict) -> dict[str, tuple[Callable, Callable]]:
         "keys see marks only": (marks, partial(code["KeysSeeMarks"], 16, 1)),
         "network behind": (marks, partial(network, "behind")),
         "network in front": (marks, partial(network, "in front")),
+        "the same, scores of 0": (marks, partial(with_equal_weights, network)),
         "two heads": (marks, partial(heads, 16, 2)),
         "by name: one head": (names, partial(heads, 16, 1)),
         "by name: network behind": (names, partial(network, "behind")),

@@ -274,19 +274,23 @@ def interval(values: list[list[float]]) -> dict:
     return {"mean": mean, "low": means[RESAMPLES // 40].item(), "high": means[-25].item()}
 
 
-def differences(one: dict, other: dict) -> list[list[float]]:
-    """Return, for each date, how much more often the one names the top character of each digit."""
-    pairs = zip(one["mean"]["top"], other["mean"]["top"], strict=True)
-    return [[a - b for a, b in zip(*hits, strict=True)] for hits in pairs]
+def differences(one: dict, other: dict, chosen: list[list[bool]]) -> list[list[float]]:
+    """Return, for each date, how much more often the one names the top character of each digit
+    that is chosen.
+    """
+    dates = zip(one["mean"]["top"], other["mean"]["top"], chosen, strict=True)
+    return [[a - b for a, b, c in zip(*digits, strict=True) if c] for digits in dates]
 
 
 def explained(runs: list[Run], seed: int, sizes: dict) -> dict:
     """Return how often each way names the character whose replacement moves a digit most, and by
-    how much it is ahead of another model's, and of how the date was written, on the same digits.
+    how much it is ahead of another model's, and of how the date was written, on the same digits:
+    all, those copied from one character, those of a month that was written as a name.
     """
     run, others = runs[seed], {i: other for i, other in enumerate(runs) if i != seed}
     hits: dict = {}
     moved = {"all": [], "month by name": [], "month in figures": []}
+    digits = {"ahead": [], "ahead, copied": [], "ahead, from a name": []}
     for text, iso in date_pairs(sizes["explained"], 5, split="test"):
         found = explanations(run, text, iso)
         for i, other in others.items():
@@ -301,6 +305,11 @@ def explained(runs: list[Run], seed: int, sizes: dict) -> dict:
                 moved["all"].append(keep.double().tolist())
                 kind = "month by name" if named else "month in figures"
                 moved[kind].append(keep[4:6].double().tolist())
+                made_of = sources_of(text)[ROWS].sum(dim=-1)[keep]
+                for among, chosen in zip(
+                    digits.values(), (made_of >= 0, made_of == 1, made_of > 1), strict=True
+                ):
+                    among.append(chosen.tolist())
             top = effect.argmax(dim=-1, keepdim=True)
             for name, share in found.items():
                 share = share[ROWS]
@@ -327,15 +336,18 @@ def explained(runs: list[Run], seed: int, sizes: dict) -> dict:
     rivals = {f"of seed {i}": f"control: {{}}, of seed {i}" for i in others}
     rivals["how it was written"] = "control: how it was written"
     ahead = {
-        name: {
-            rival: interval(differences(hits[name], hits[key.format(name)]))
-            for rival, key in rivals.items()
+        among: {
+            name: {
+                rival: interval(differences(hits[name], hits[key.format(name)], chosen))
+                for rival, key in rivals.items()
+            }
+            for name in OF_OTHERS
         }
-        for name in OF_OTHERS
+        for among, chosen in digits.items()
     }
     return {
         "ways": table,
-        "ahead": ahead,
+        **ahead,
         "moved": {name: interval(v) for name, v in moved.items() if v},
     }
 

@@ -1,9 +1,9 @@
 """`python -m benchmarks.lessons.warmup`: what the first steps of a learning rate do (lesson 08).
 
-The preset's model takes 150 steps at six learning rates that differ in their first steps. Three
-seeds draw the weights and the order of the batches. At the end the models which have left the
-plateau are asked for unseen dates twice, with their own sources and with those of other dates:
-only who reads them minds.
+The preset's model takes 150 steps: at three rates with a climb and without one; and with one or
+five large steps, at the start or later. Three seeds draw the weights and the order of the batches.
+At the end some of the models which have left the plateau are asked for unseen dates twice, with
+their own sources and with those of other dates: only who reads them minds.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,13 +18,18 @@ LONG = {"seeds": 3, "count": 40_000, "tests": 1000, "steps": 150}
 SMOKE = {"seeds": 1, "count": 300, "tests": 8, "steps": 3}
 
 CREST, LARGE = ramp(150), 0.35 * noam_rate(1, 64, 1)  # 0.0036 and 0.0438
+MIDDLE = 0.4 * LARGE  # 0.0175
 RATES: dict[str, Callable[[int], float]] = {
     "ramp": ramp,
     "crest at once": lambda step: CREST,
+    "ramp to 0.0175": lambda step: MIDDLE * min(1, step / 60),
+    "0.0175 at once": lambda step: MIDDLE,
+    "ramp to 0.0438": lambda step: LARGE / CREST * ramp(step),
+    "warm-up of 1 step": lambda step: 0.35 * noam_rate(step, 64, 1),
     "one large step": lambda step: LARGE if step <= 1 else CREST,
     "five large steps": lambda step: LARGE if step <= 5 else CREST,
-    "warm-up of 1 step": lambda step: 0.35 * noam_rate(step, 64, 1),
-    "ramp to the large step": lambda step: LARGE / CREST * ramp(step),
+    "one at step 31": lambda step: LARGE if step == 31 else CREST,
+    "five from step 31": lambda step: LARGE if 31 <= step <= 35 else CREST,
 }
 ASKED = ("ramp", "crest at once", "one large step")  # those that leave the plateau
 
@@ -41,7 +46,7 @@ def unseen_losses(model: Transformer, dates: Dates) -> dict:
 
 
 def rates(sizes: dict) -> Iterator[dict]:
-    """Train at each of the six rates; losses are means of ten steps."""
+    """Train at each of the rates; losses are means of ten steps."""
     dates = Dates(sizes["count"], sizes["tests"])
     for name, rate in RATES.items():
         for seed in range(sizes["seeds"]):

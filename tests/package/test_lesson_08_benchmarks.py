@@ -45,7 +45,11 @@ def test_the_rates_differ_in_their_first_steps_only_as_they_say():
     assert rates["one large step"] == [large] + 299 * [crest]
     assert rates["five large steps"] == 5 * [large] + 295 * [crest]
     assert rates["warm-up of 1 step"][149] == pytest.approx(crest)
-    assert max(rates["ramp to the large step"]) == pytest.approx(large)
+    assert max(rates["ramp to 0.0438"]) == pytest.approx(large) == pytest.approx(0.0438, rel=2e-3)
+    assert max(rates["ramp to 0.0175"]) == rates["0.0175 at once"][0] == rates["ramp to 0.0175"][59]
+    assert rates["0.0175 at once"][0] == pytest.approx(0.0175, rel=2e-3)
+    assert rates["one at step 31"] == 30 * [crest] + [large] + 269 * [crest]
+    assert rates["five from step 31"] == 30 * [crest] + 5 * [large] + 265 * [crest]
 
 
 def test_other_digits_are_neither_of_the_two(dates):
