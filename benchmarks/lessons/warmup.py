@@ -1,14 +1,16 @@
 """`python -m benchmarks.lessons.warmup`: what the first steps of a learning rate do (lesson 08).
 
 The preset's model takes 150 steps: at three rates with a climb and without one; and with one or
-five large steps, at the start or later. Three seeds draw the weights and the order of the batches.
-At the end some of the models which have left the plateau are asked for unseen dates twice, with
-their own sources and with those of other dates: only who reads them minds.
+five steps of a large rate, at the start or from step 31, where Adam's steps are a fifth as long, so
+at five times the rate as well. Three seeds draw the weights and the order of the batches. At the
+end some of the models which have left the plateau are asked for unseen dates twice, with their own
+sources and with those of other dates: only who reads them minds.
 """
 
 from collections.abc import Callable, Iterator
 
 import torch
+from torch.nn.utils import parameters_to_vector
 
 from benchmarks.lessons.exposure import Dates, ramp, train_at
 from benchmarks.reporting import report
@@ -30,7 +32,10 @@ RATES: dict[str, Callable[[int], float]] = {
     "five large steps": lambda step: LARGE if step <= 5 else CREST,
     "one at step 31": lambda step: LARGE if step == 31 else CREST,
     "five from step 31": lambda step: LARGE if 31 <= step <= 35 else CREST,
+    "one at step 31, × 5": lambda step: 5 * LARGE if step == 31 else CREST,
+    "five from step 31, × 5": lambda step: 5 * LARGE if 31 <= step <= 35 else CREST,
 }
+MOVES = {"one large step": 1, "one at step 31": 31}  # the step whose length is measured
 ASKED = ("ramp", "crest at once", "one large step")  # those that leave the plateau
 
 
@@ -45,6 +50,15 @@ def unseen_losses(model: Transformer, dates: Dates) -> dict:
     }
 
 
+def move(dates: Dates, rate: Callable[[int], float], seed: int, step: int) -> float:
+    """Return how far a step moves the weights, root mean square, as a share of its rate."""
+    before, after = (
+        parameters_to_vector(train_at(dates, rate, seed, steps)[0].parameters())
+        for steps in (step - 1, step)
+    )
+    return round((after - before).square().mean().sqrt().item() / rate(step), 4)
+
+
 def rates(sizes: dict) -> Iterator[dict]:
     """Train at each of the rates; losses are means of ten steps."""
     dates = Dates(sizes["count"], sizes["tests"])
@@ -52,6 +66,8 @@ def rates(sizes: dict) -> Iterator[dict]:
         for seed in range(sizes["seeds"]):
             model, losses = train_at(dates, rate, seed, sizes["steps"])
             row = {"name": name, "seed": seed, "losses": losses}
+            if name in MOVES:
+                row["move"] = move(dates, rate, seed, MOVES[name])
             yield row | (unseen_losses(model, dates) if name in ASKED else {})
 
 

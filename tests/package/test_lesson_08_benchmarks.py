@@ -27,6 +27,9 @@ def test_warm_up_runs_and_writes_what_it_measured(tmp_path):
     result = json.loads((tmp_path / "warmup.json").read_text())
     assert [row["name"] for row in result["rows"]] == list(warmup.RATES)
     assert {row["name"] for row in result["rows"] if "sources shuffled" in row} == {*warmup.ASKED}
+    moves = {row["name"]: row["move"] for row in result["rows"] if "move" in row}
+    # Adam's first step has the full length of the rate, a later one a part of it.
+    assert 0.9 < moves["one large step"] < 1.001 and 0 < moves["one at step 31"] < 0.9
 
 
 def test_only_a_model_that_reads_its_sources_minds_shuffled_ones(dates):
@@ -50,6 +53,8 @@ def test_the_rates_differ_in_their_first_steps_only_as_they_say():
     assert rates["0.0175 at once"][0] == pytest.approx(0.0175, rel=2e-3)
     assert rates["one at step 31"] == 30 * [crest] + [large] + 269 * [crest]
     assert rates["five from step 31"] == 30 * [crest] + 5 * [large] + 265 * [crest]
+    assert rates["one at step 31, × 5"] == 30 * [crest] + [5 * large] + 269 * [crest]
+    assert rates["five from step 31, × 5"] == 30 * [crest] + 5 * [5 * large] + 265 * [crest]
 
 
 def test_other_digits_are_neither_of_the_two(dates):
