@@ -3,6 +3,8 @@
 import inspect
 import sys
 import time
+import timeit
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -29,8 +31,17 @@ NAMES = [(lesson, name) for lesson, name, _ in TASKS]
 GAVE_UP = ("The check could not use", "Traceback", "transformer_lab/", "tests/exercises")
 
 
+@cache
+def seconds_allowed():
+    """Return the time that a check may take: 2 s, on a slow machine that of 400,000 small steps."""
+    x = torch.ones(8, 8)
+    times = timeit.repeat(lambda: (x @ x).softmax(-1), timer=time.process_time, number=2000)
+    return max(2, min(times) / 2000 * 400_000)
+
+
 def message_of(lesson, task, answer):
-    """Return what the learner is told about an answer, "" if it passes; it may take 2 seconds."""
+    """Return what the learner is told about an answer, "" if it passes; it may not take long."""
+    limit = seconds_allowed()
     start = time.process_time()  # not the clock: other tests run beside this one
     others = {n: solutions(lesson)[n] for other, n in NAMES if other == lesson}
     # The call's globals are the learner's notebook, for tests that need two tasks.
@@ -41,7 +52,7 @@ def message_of(lesson, task, answer):
     except CheckFailed as failure:
         return str(failure)
     finally:
-        assert time.process_time() - start < 2, "a check takes at most 2 seconds"
+        assert time.process_time() - start < limit, "a check takes too long"
 
 
 @pytest.mark.parametrize("answer", WRONG, ids=str)
