@@ -3,14 +3,18 @@
 The long version of an experiment of lesson 09, with the course's first translator: the first 150
 captions of three test sets, beams of 1, 4 and 16, the hypotheses of each search ranked
 with three penalties. A finished hypothesis goes before an unfinished one, whatever their scores.
+Differences from greedy are paired: the captions drawn are the same for both. `kept` leaves out, in
+both, the captions whose output is empty.
 """
 
 import statistics
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks import intervals
 from benchmarks.reporting import report
 from transformer_lab import Batch, beam_search, load_run
 from transformer_lab.config import EOS, PAD
@@ -84,24 +88,51 @@ def bleu_of(outputs: list[str], references: list[str]) -> dict:
     }
 
 
-def rows_of(run: Run, name: str, pairs: list, beams: tuple, alphas: tuple) -> list[dict]:
-    """Return one row for each beam and penalty on a test set."""
+def paired_draws(
+    outputs: list[str], greedy: list[str], references: list[str], seed: int
+) -> np.ndarray:
+    """Return BLEU minus greedy's in each of 1,000 resamplings of the captions."""
+    both = (intervals.counts_of("multi30k-raw", each, references) for each in (outputs, greedy))
+    ours, greedys = (intervals.drawn(counts, seed) for counts in both)
+    return ours - greedys
+
+
+def without_empty(outputs: list[str], greedy: list[str], references: list[str]) -> dict:
+    """Return BLEU and its factor of both, on the captions whose output is not empty."""
+    from sacrebleu.metrics import BLEU
+
+    kept = [i for i, text in enumerate(outputs) if text]
+    truth, row = [[references[i] for i in kept]], {"kept": len(kept)}
+    for name, lines in (("kept", outputs), ("kept_greedy", greedy)):
+        score = BLEU().corpus_score([lines[i] for i in kept], truth)
+        row |= {f"{name}_bleu": round(score.score, 2), f"{name}_factor": round(score.bp, 4)}
+    return row
+
+
+def rows_of(
+    run: Run, name: str, pairs: list, beams: tuple, alphas: tuple, seed: int = 0
+) -> tuple[list[dict], list[np.ndarray]]:
+    """Return one row for each beam and penalty on a test set, and the draws of each difference."""
     texts = [reference for _, reference in pairs]
     encoded = encode_pairs(run.tokenizer, pairs)
     sources = [source for source, _ in encoded]
     truth = log_p_of(run, encoded)
     nothing = [(source, [EOS]) for source in sources]
     empty, empty_undone = log_p_of(run, nothing), log_p_of(run, nothing, SMOOTHING)
-    rows, first = [], None
+    rows, draws, first, greedy = [], [], None, None
     for beam in beams:
         hypotheses = search(run, sources, beam)
         for alpha in alphas:
             found = [best_of(*each, alpha) for each in hypotheses]
             outputs = [(source, ids[1:]) for source, ids in zip(sources, found, strict=True)]
             log_p, undone = log_p_of(run, outputs), log_p_of(run, outputs, SMOOTHING)
-            first = first or log_p  # a beam of one
+            written = [run.tokenizer.decode(ids) for ids in found]
+            first, greedy = first or log_p, greedy or written  # a beam of one
             row = {"data": name, "alpha": alpha, "beam": beam, "sentences": len(pairs)}
-            row |= bleu_of([run.tokenizer.decode(ids) for ids in found], texts)
+            row |= bleu_of(written, texts)
+            draws.append(paired_draws(written, greedy, texts, seed))
+            row["difference"] = round(row["bleu"] - (rows or [row])[0]["bleu"], 2)
+            row |= intervals.interval(draws[-1]) | without_empty(written, greedy, texts)
             row["length"] = round(
                 sum(len(ids) - 1 for ids in found) / sum(len(target) for _, target in encoded), 4
             )
@@ -115,30 +146,41 @@ def rows_of(run: Run, name: str, pairs: list, beams: tuple, alphas: tuple) -> li
             row["unfinished"] = sum(ids[-1] != EOS for ids in found)
             rows.append(row)
             print(row, flush=True)
-    return rows
+    return rows, draws
 
 
-def measure(*, smoke: bool = False) -> list[dict]:
-    """Return the rows of all test sets."""
+def means_of(rows: list[list[dict]], draws: list[list[np.ndarray]]) -> list[dict]:
+    """Return the mean difference of the test sets, of which each has draws of its own."""
+    means = []
+    for same, drawn in zip(zip(*rows, strict=True), zip(*draws, strict=True), strict=True):
+        mean = {"alpha": same[0]["alpha"], "beam": same[0]["beam"]}
+        mean["difference"] = round(statistics.mean(row["difference"] for row in same), 2)
+        means.append(mean | intervals.interval(np.mean(drawn, axis=0)))
+    return means
+
+
+def measure(*, smoke: bool = False) -> dict[str, list[dict]]:
+    """Return the rows of all test sets, and the means over these."""
     run = load_run(PRETRAINED / "first_translator")
     splits = load_task(run.data)
     beams, alphas = ((1, 2), (0.0,)) if smoke else (BEAMS, ALPHAS)
-    rows = []
-    for name in sorted(set(splits) - {"train", "val"}):
+    rows, draws = [], []
+    for seed, name in enumerate(sorted(set(splits) - {"train", "val"})):
         pairs = splits[name][: 3 if smoke else CAPTIONS]
-        rows += rows_of(run, name, pairs, beams, alphas)
-    return rows
+        of_set = rows_of(run, name, pairs, beams, alphas, seed)
+        rows.append(of_set[0])
+        draws.append(of_set[1])
+    return {"rows": [row for of_set in rows for row in of_set], "means": means_of(rows, draws)}
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Measure, write beams.json, print the table."""
     options = report.read_options("beams", __doc__, arguments)
-    result = report.describe_run("beams", smoke=options.smoke)
-    result["rows"] = measure(smoke=options.smoke)
+    result = report.describe_run("beams", smoke=options.smoke) | measure(smoke=options.smoke)
     if options.output:
         report.write(options.output / "beams.json", result)
-    columns = list(result["rows"][0])
-    print(report.markdown(columns, [list(row.values()) for row in result["rows"]]))
+    for rows in (result["rows"], result["means"]):
+        print(report.markdown(list(rows[0]), [list(row.values()) for row in rows]), end="\n\n")
 
 
 if __name__ == "__main__":

@@ -1034,7 +1034,7 @@ def clockwise(x, positions):
 
 @wrong("rotate", "halves turned against each other")
 def rotate_half(x, positions):
-    """rotate_half of LLaMA's published code."""
+    """rotate_half of transformers' LLaMA; Meta's own code turns neighbours."""
     d = x.shape[-1]
     theta = positions[:, None] * 10000.0 ** (-torch.arange(0, d, 2) / d)
     theta = torch.cat((theta, theta), dim=-1)
