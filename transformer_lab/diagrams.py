@@ -152,7 +152,7 @@ class _Architecture(Diagram):
     """Figure 1 from below: two columns of sub-layers, each with its residual line around it."""
 
     def __init__(self, lit: set):
-        super().__init__(7.8, 8.1, title="The Transformer (the paper's Figure 1)")
+        super().__init__(7.8, 8.1, title="The Transformer (after the paper's Figure 1)")
         self.lit = lit
 
     def middle(self, name: str) -> tuple[float, float]:

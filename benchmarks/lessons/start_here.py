@@ -31,18 +31,34 @@ def parts(code: dict, pairs: list, answers: list[str]) -> dict:
 def swapped(truths: list[str], answers: list[str]) -> dict:
     """Return the share of wrong answers that have the right digits in a wrong order.
 
-    By chance: the same if each wrong part came from the truth of another date.
+    By chance: the same on average if the wrong parts are other dates' parts, wrong ones as well.
     """
-    wrong = [(t.split("-"), a.split("-")) for t, a in zip(truths, answers, strict=True) if t != a]
-    by_model, by_chance = 0, 0
-    for (truth, answer), (other, _) in zip(wrong, wrong[1:] + wrong[:1], strict=True):
-        stranger = [t if t == a else o for t, a, o in zip(truth, answer, other, strict=False)]
-        by_model += sorted("".join(truth)) == sorted("".join(answer))
-        by_chance += sorted("".join(truth)) == sorted("".join(stranger))
+    dates = [truth.split("-") for truth in truths]
+    both = zip(dates, (answer.split("-") for answer in answers), strict=True)
+    wrong = [(truth, answer) for truth, answer in both if truth != answer]
+    by_model = sum(same_digits(truth, answer) for truth, answer in wrong)
+    by_chance = 0.0
+    for truth, answer in wrong:
+        others = strangers(truth, answer, dates)
+        by_chance += sum(same_digits(truth, other) for other in others) / max(len(others), 1)
     return {
         "wrong answers with the right digits": by_model / len(wrong),
         "the same if wrong parts were by chance": by_chance / len(wrong),
     }
+
+
+def same_digits(truth: list[str], answer: list[str]) -> bool:
+    return sorted("".join(truth)) == sorted("".join(answer))
+
+
+def strangers(truth: list[str], answer: list[str], dates: list[list[str]]) -> list[list[str]]:
+    """Return `truth` with each date's parts where `answer` is wrong, if all of them are wrong."""
+    parts = [i for i in range(3) if answer[i : i + 1] != [truth[i]]]
+    return [
+        [other[i] if i in parts else truth[i] for i in range(3)]
+        for other in dates
+        if parts and all(other[i] != truth[i] for i in parts)
+    ]
 
 
 def weights(run: Run, pairs: list) -> dict:

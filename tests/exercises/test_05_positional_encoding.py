@@ -457,8 +457,8 @@ def rotate_mistakes(x, positions):
         "the pairs are turned backwards, clockwise: it is a cos θ − b sin θ, a sin θ + b cos θ.": (
             lambda: turn(x, positions, sign=-1.0)
         ),
-        "the pairs are (i, i + d/2), halves turned against each other, as in transformers' code. Here a "
-        "pair is two neighbours, (2i, 2i + 1).": lambda: torch.cat(
+        "the pairs are (i, i + d/2), halves turned against each other, as in transformers' code. "
+        "Here a pair is two neighbours, (2i, 2i + 1).": lambda: torch.cat(
             (first * cos - second * sin, first * sin + second * cos), -1
         ),
         "the pairs are (i, i + d/2), and turned backwards. Here a pair is two neighbours, and it "

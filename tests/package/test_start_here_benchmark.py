@@ -22,5 +22,15 @@ def test_right_digits_in_a_wrong_order_are_told_from_chance():
     answers = ["2014-09-26", "2019-02-31", "1987-04-03", "1953-08-04"]
     model, chance = start_here.swapped(truths, answers).values()
     assert model == 2 / 3
-    # In place of the wrong parts, those of the next: 2019-09-26, 2019-02-03, 1987-09-03.
+    # In place of the wrong parts, others' wrong ones: 2019-09-26, 2019-02-03, 1987-09-03, …
     assert chance == 0
+
+
+def test_a_part_that_is_right_by_chance_is_no_wrong_part():
+    truths = ["2019-02-13", "2041-09-13", "1987-03-31", "1953-08-04"]
+    answers = ["2019-02-30", *truths[1:]]
+    # The second has the same day, which would be right; of the other two one has 31 for 13.
+    assert start_here.swapped(truths, answers) == {
+        "wrong answers with the right digits": 0,
+        "the same if wrong parts were by chance": 1 / 2,
+    }
