@@ -7,22 +7,26 @@ lab_flags := $(if $(filter 0,$(shell id -u)),--allow-root)
 lab_flags += $(if $(DISPLAY)$(WAYLAND_DISPLAY)$(BROWSER)$(filter Darwin,$(shell uname)),,--no-browser)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-teaching check bench book test-book setup clean
+.PHONY: help lab test test-teaching test-benchmarks check bench book test-book setup clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*##/ {printf "make %-13s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*##/ {printf "make %-15s %s\n", $$1, $$2}' Makefile
 
 lab: setup ## open JupyterLab on the first lesson (LAB_ARGS="--port=9000" passes flags on)
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" $(python) -m jupyterlab --ServerApp.ip=localhost --ServerApp.root_dir=. \
 	    --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb $(lab_flags) $(LAB_ARGS)
 
-test: check ## run every test: lint, package, lessons, exercises, browser
+test: check ## run the tests: lint, package, lessons, exercises, browser
 	@OMP_NUM_THREADS=1 $(python) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not serial and not setup and not teaching and not book" \
-	    --nbval $(notebooks) tests --ignore=tests/exercises # the check cells of solutions/ run these
+	    --nbval $(notebooks) tests --ignore=tests/benchmarks \
+	    --ignore=tests/exercises # the check cells of solutions/ run these
 	@$(python) -m pytest -q -m serial tests || [ $$? -eq 5 ] # 5: there is none
 
 test-teaching: .venv/teaching ## try grading, hand-outs and a hub, in some minutes more (installs nbgrader)
 	@OMP_NUM_THREADS=1 $(python) -m pytest -q -m teaching tests/teaching
+
+test-benchmarks: setup ## run each script of benchmarks/ at toy size
+	@OMP_NUM_THREADS=1 $(python) -m pytest -q -m "not serial" tests/benchmarks
 
 check: setup ## lint and format, in seconds
 	@$(python) -m ruff check
