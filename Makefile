@@ -16,11 +16,11 @@ lab: setup ## open JupyterLab on the first lesson (LAB_ARGS="--port=9000" passes
 	@PATH="$(CURDIR)/.venv/bin:$$PATH" $(python) -m jupyterlab --ServerApp.ip=localhost --ServerApp.root_dir=. \
 	    --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb $(lab_flags) $(LAB_ARGS)
 
-test: check ## run the tests: lint, package, lessons, exercises, browser
+test: check ## run the tests: lint, package, lessons, exercises
 	@OMP_NUM_THREADS=1 $(python) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not serial and not setup and not teaching and not book" \
-	    --nbval $(notebooks) tests --ignore=tests/benchmarks \
+	    --nbval $(notebooks) tests --ignore=tests/benchmarks --ignore=tests/browser \
 	    --ignore=tests/exercises # the check cells of solutions/ run these
-	@$(python) -m pytest -q -m serial tests || [ $$? -eq 5 ] # 5: there is none
+	@$(python) -m pytest -q -m serial tests --ignore=tests/answers || [ $$? -eq 5 ] # 5: there is none
 
 test-teaching: .venv/teaching ## try grading, hand-outs and a hub, in some minutes more (installs nbgrader)
 	@OMP_NUM_THREADS=1 $(python) -m pytest -q -m teaching tests/teaching
@@ -38,9 +38,8 @@ bench: setup ## measure speed and quality into benchmarks/results (BENCH_ARGS pa
 book: .venv/book ## build the book into build/book/html (BOOK_ARGS="--repository=OWNER/NAME" adds launch links)
 	@$(python) teaching/book/make.py $(BOOK_ARGS)
 
-test-book: .venv/book ## build the book anew; visit every page of it, every slide, and the model in the page
-	@$(python) -m pytest -q -m "book or not setup" tests/browser/test_book.py tests/browser/test_page.py \
-	    tests/browser/test_slides.py tests/setup/test_lists.py
+test-book: .venv/book ## in a browser: lessons, exercises, every page of the book, built anew, and every slide
+	@OMP_NUM_THREADS=1 $(python) -m pytest -q -m "book or not setup" tests/browser tests/setup/test_lists.py
 
 # What these two need besides, once. The recipe looks itself: setup may have made .venv anew.
 .venv/book .venv/teaching: setup
