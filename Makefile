@@ -26,7 +26,7 @@ test-teaching: .venv/teaching ## try grading, hand-outs and a hub, in some minut
 	@OMP_NUM_THREADS=1 $(python) -m pytest -q -m teaching tests/teaching
 
 test-benchmarks: setup ## run each script of benchmarks/ at toy size
-	@OMP_NUM_THREADS=1 $(python) -m pytest -q -m "not serial" tests/benchmarks
+	@OMP_NUM_THREADS=1 $(python) -m pytest -q -n 2 --dist loadfile -m "not serial" tests/benchmarks
 
 check: setup ## lint and format, in seconds
 	@$(python) -m ruff check
