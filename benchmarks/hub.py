@@ -28,7 +28,7 @@ KERNEL = """
 import json, resource, sys, nbformat
 from nbclient import NotebookClient
 notebook = nbformat.read(sys.argv[1], as_version=4)
-NotebookClient(notebook, kernel_name="python3", timeout=None).execute(cwd=".")
+NotebookClient(notebook, kernel_name="python3", timeout=600).execute(cwd=".")
 used = resource.getrusage(resource.RUSAGE_CHILDREN)
 print(json.dumps({"cpu_seconds": used.ru_utime + used.ru_stime, "memory": used.ru_maxrss * 1024}))
 """
