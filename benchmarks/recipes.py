@@ -43,6 +43,7 @@ from transformer_lab.runs import (
 from transformer_lab.support.files import read_json, write_json
 from transformer_lab.tokenizer import SPACE
 from transformer_lab.training import evaluate, fit
+from transformer_lab.training.fused_loss import GPU_CHUNK
 
 PAIRS, EPOCHS, DATA = 8000, 50, "multi30k-tok"
 BASE = {
@@ -96,7 +97,7 @@ class WithGaps(nn.Module):
 
     def with_gaps(self, ids: Tensor) -> Tensor:
         """Return the ids with some of the words unknown; `<pad>`, `<bos>` and `<eos>` stay."""
-        gap = (torch.rand(ids.shape) < self.probability) & (ids > UNK)
+        gap = (torch.rand(ids.shape, device=ids.device) < self.probability) & (ids > UNK)
         return torch.where(gap, UNK, ids)
 
 
@@ -111,49 +112,61 @@ class RDrop(Objective):
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Return the summed loss, (), of sources (B, Ls) and targets (B, Lt)."""
-        twice, real = target.repeat(2, 1), target[:, 1:] != PAD
-        states = self.states(source.repeat(2, 1), twice[:, :-1])[real.repeat(2, 1)]
-        matrix, targets = self.states.model.generator.weight, target[:, 1:][real]
+        states = self.states(source.repeat(2, 1), target[:, :-1].repeat(2, 1)).flatten(0, 1)
+        targets, matrix = target[:, 1:].flatten(), self.states.model.generator.weight
+        if targets.device.type == "cpu":  # a GPU would have to wait until it is known where it is
+            real = targets != PAD
+            states, targets = states[real.repeat(2)], targets[real]
         return TwoAnswers.apply(states, matrix, targets, self.label_smoothing, self.weight)
+
+
+class GentleRDrop(RDrop):
+    """The same, with less weight on the difference."""
+
+    weight = 1.0
 
 
 class TwoAnswers(torch.autograd.Function):
     """The mean loss of two answers, and `weight` times the symmetric divergence of the two.
 
     With p and q the probabilities and r = log p − log q, the divergence is ½ Σ (p − q) r, and its
-    gradient with respect to the first logits ½ (p (r − Σ p r) + p − q). In chunks, as `FusedLoss`.
+    gradient with respect to the first logits ½ (p (r − Σ p r) + p − q). In chunks, and without the
+    rows whose target is PAD, as `FusedLoss`.
     """
 
     @staticmethod
-    def forward(ctx, states, matrix, targets, smoothing, weight):
+    def forward(ctx, states, words, targets, smoothing, weight):
         """Return the sum over the targets (N,) for states (2 N, d_model)."""
-        loss, V = states.new_zeros(()), len(matrix)
-        to_states, to_matrix = torch.empty_like(states), torch.zeros_like(matrix)
-        rows = zip(*(x.split(ROWS) for x in (*states.chunk(2), targets)), strict=True)
-        outs = zip(*(x.split(ROWS) for x in to_states.chunk(2)), strict=True)
+        matrix, V = words.to(states.dtype), len(words)  # states may be bfloat16
+        loss = words.new_zeros(())
+        to_states, to_words = torch.empty_like(states), torch.zeros_like(words)
+        size = ROWS if states.device.type == "cpu" else GPU_CHUNK
+        rows = zip(*(x.split(size) for x in (*states.chunk(2), targets)), strict=True)
+        outs = zip(*(x.split(size) for x in to_states.chunk(2)), strict=True)
         for (first, second, y), out in zip(rows, outs, strict=True):
             h, y = torch.cat([first, second]), y[:, None].repeat(2, 1)
-            log_p = (h @ matrix.T).log_softmax(-1)
+            real = y != PAD
+            log_p = (h @ matrix.T).log_softmax(-1, dtype=words.dtype)
             p, chosen = log_p.exp(), log_p.gather(-1, y)
-            loss -= ((1 - smoothing) * chosen.sum() + smoothing / V * log_p.sum()) / 2
+            likely = (1 - smoothing) * chosen + smoothing / V * log_p.sum(-1, keepdim=True)
             r = log_p - torch.cat(log_p.chunk(2)[::-1])
             apart = (p * r).sum(-1, keepdim=True)  # Kullback and Leibler's, each from the other
-            loss += weight * apart.sum() / 2
+            loss += ((weight * apart - likely) * real).sum() / 2
             other = torch.cat(p.chunk(2)[::-1])
             grad = r.sub_(apart).add_(1).mul_(p).sub_(other).mul_(weight).add_(p)
             grad.sub_(smoothing / V).scatter_add_(-1, y, torch.full_like(chosen, smoothing - 1))
-            grad.div_(2)
+            grad = grad.mul_(real / 2).to(h.dtype)
             for part, place in zip((grad @ matrix).chunk(2), out, strict=True):
                 place.copy_(part)
-            to_matrix += grad.T @ h
-        ctx.save_for_backward(to_states, to_matrix)
+            to_words += grad.T @ h
+        ctx.save_for_backward(to_states, to_words)
         return loss
 
     @staticmethod
     def backward(ctx, grad_loss):
         """Return the gradients with respect to states and matrix."""
-        to_states, to_matrix = ctx.saved_tensors
-        return to_states * grad_loss, to_matrix * grad_loss, None, None, None
+        to_states, to_words = ctx.saved_tensors
+        return to_states * grad_loss, to_words * grad_loss, None, None, None
 
 
 def _pieces(count: int) -> dict:

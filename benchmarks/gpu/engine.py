@@ -4,8 +4,10 @@
 so that Python never waits for the device. That is what lets CUDA graphs record it.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -105,11 +107,18 @@ class PlainAttention(MultiHeadAttention):
 class Trainer:
     """Trains a model in a given `Way`; after `prepare`, each `take_step` is one training step."""
 
-    def __init__(self, model: Transformer, pairs: list, config: TrainConfig, way: Way):
+    def __init__(
+        self,
+        model: Transformer,
+        pairs: list,
+        config: TrainConfig,
+        way: Way,
+        objective: type[Objective] = Objective,
+    ):
         self.model, self.config, self.way = model.train(), config, way
         self.device = next(model.parameters()).device
         precision = "bfloat16" if way.bfloat16 else "float32"
-        self.objective = Objective(model, replace(config, precision=precision, compile=False))
+        self.objective = objective(model, replace(config, precision=precision, compile=False))
         self.corpus = Corpus(
             pairs,
             config.max_tokens,
@@ -299,14 +308,35 @@ def train(trainer: Trainer, steps: int, every: int) -> tuple[list[dict], list[di
 
     A record holds step, loss (mean since the last), tokens and seconds so far, without `prepare`.
     """
-    history, snapshots = [], []
-    wait(trainer.device)
+    return train_together([(trainer, steps, every)])[0]
+
+
+def train_together(
+    jobs: list[tuple[Trainer, int, int]], until: float = math.inf
+) -> list[tuple[list[dict], list[dict]]]:
+    """Do what `train` does for each (trainer, steps, every), side by side.
+
+    On a GPU each has a stream of its own: a small model's kernels leave room for another's. `until`
+    is when to stop, by `time.perf_counter`, even if not all steps are taken.
+    """
+    device = jobs[0][0].device
+    several = device.type == "cuda" and len(jobs) > 1
+    streams = [torch.cuda.Stream() if several else None for _ in jobs]
+    results = [([], []) for _ in jobs]
+    wait(device)
     start = time.perf_counter()
-    while trainer.step < steps:
-        trainer.take_step()
-        if trainer.step % every and trainer.step != steps:
-            continue
-        record = {"step": trainer.step, "loss": trainer.mean_loss(), "tokens": trainer.tokens}
-        history.append(record | {"seconds": round(time.perf_counter() - start, 3)})
-        snapshots.append(trainer.snapshot())
-    return history, snapshots
+    going = list(zip(jobs, streams, results, strict=True))
+    while going:
+        over = time.perf_counter() >= until
+        for (trainer, steps, every), stream, (history, snapshots) in going:
+            with torch.cuda.stream(stream) if stream else nullcontext():
+                trainer.take_step()
+                if trainer.step % every and trainer.step != steps and not over:
+                    continue
+                record = {"step": trainer.step, "loss": trainer.mean_loss()}
+                seconds = round(time.perf_counter() - start, 3)
+                history.append(record | {"tokens": trainer.tokens, "seconds": seconds})
+                snapshots.append(trainer.snapshot())
+        going = [each for each in going if each[0][0].step < each[0][1] and not over]
+    wait(device)
+    return results

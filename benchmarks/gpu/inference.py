@@ -50,7 +50,7 @@ def without_cache(run: Run) -> Run:
 
 def inference(lab: Lab) -> dict:
     """Measure sentences per second, greedily and with the beam, each way, and compare outputs."""
-    run, _ = lab.trained("tok", SEED)
+    ((run, _),) = lab.train([("tok", None, SEED)])
     sources = [source for source, _ in lab.task("tok").splits["test2016"]]
     few = sources[:: -(-len(sources) // FEW)]
     rows = []

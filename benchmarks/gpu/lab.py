@@ -8,12 +8,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from benchmarks.gpu.engine import Trainer, Way, train
+from benchmarks.gpu.engine import Trainer, Way, train_together
 from benchmarks.quality import ADAM
+from benchmarks.recipes import GentleRDrop, RDrop
 from benchmarks.reporting.report import RESULTS, SEED
 from transformer_lab import (
     PRESETS,
     ModelConfig,
+    Objective,
     Preset,
     Run,
     Transformer,
@@ -30,34 +32,29 @@ from transformer_lab.tokenizer import Tokenizer
 SEARCH = "gpu_search.json"
 TESTS = ("test2016", "test2017", "mscoco")
 
-# What differs from the preset, which is the recipe that runs on two CPU cores chose and took to its
-# end. One of them is chosen, by BLEU on the validation set.
+# What differs from the preset, which two CPU cores chose and took to its end: settings, and another
+# objective. One of them is chosen, by BLEU on the validation set.
 PRESET = "multi30k-tok"
-RECIPES = {
-    "preset": {},
-    "15,000 steps": {"steps": 15_000},
-    "rate × 1.5": {"rate_factor": 2.4},
-    "4,096 tokens, rate × 1.4": {"max_tokens": 4096, "rate_factor": 2.2},
-    "8,192 tokens, rate × 2, 4,000 steps": {"max_tokens": 8192, "rate_factor": 3.2, "steps": 4000},
-    "Adam": ADAM,
-    "dropout 0.2": {"dropout": 0.2},
-    "dropout 0.4": {"dropout": 0.4},
-    "smoothing 0.2": {"label_smoothing": 0.2},
-    "d_model 192, 6 heads, d_ff 512, dropout 0.4": {
-        "d_model": 192,
-        "num_heads": 6,
-        "d_ff": 512,
-        "dropout": 0.4,
-    },
-    "3+3 layers, d_model 256, d_ff 1,024, dropout 0.4": {
-        "num_encoder_layers": 3,
-        "num_decoder_layers": 3,
-        "d_model": 256,
-        "num_heads": 8,
-        "d_ff": 1024,
-        "dropout": 0.4,
-    },
+TWICE = {"max_tokens": 4096, "rate_factor": 2.2}
+WIDE = {"d_model": 256, "num_heads": 8, "d_ff": 512}
+RECIPES: dict[str, tuple[dict, type[Objective]]] = {
+    "preset": ({}, Objective),
+    "4,096 tokens": (TWICE, Objective),
+    "4,096 tokens, R-Drop": (TWICE, RDrop),
+    "4,096 tokens, R-Drop, d_model 256": (TWICE | WIDE, RDrop),
+    "4,096 tokens, a gentle R-Drop, d_model 256": (TWICE | WIDE, GentleRDrop),
+    "4,096 tokens, d_model 256, dropout 0.4": (TWICE | WIDE | {"dropout": 0.4}, Objective),
+    "4,096 tokens, R-Drop, d_model 256, dropout 0.2": (TWICE | WIDE | {"dropout": 0.2}, RDrop),
+    "4,096 tokens, R-Drop, d_model 256, 3+3 layers": (
+        TWICE | WIDE | {"num_encoder_layers": 3, "num_decoder_layers": 3},
+        RDrop,
+    ),
+    "8,192 tokens, R-Drop": ({"max_tokens": 8192, "rate_factor": 3.0}, RDrop),
+    "4,096 tokens, Adam": (TWICE | ADAM | {"rate_factor": 1.3}, Objective),
+    "4,096 tokens, R-Drop, smoothing 0.2": (TWICE | {"label_smoothing": 0.2}, RDrop),
+    "4,096 tokens, dropout 0.4": (TWICE | {"dropout": 0.4}, Objective),
 }
+SIDE_BY_SIDE = 4  # trainings at once, in the search
 
 TOY = {"d_model": 16, "num_heads": 2, "d_ff": 32, "dropout": 0.1, "max_length": 64}
 TOY |= {"num_encoder_layers": 1, "num_decoder_layers": 1, "max_tokens": 512, "warmup": 10}
@@ -86,6 +83,7 @@ class Lab:
     smoke: bool = False
     deadline: float = float("inf")
     left_out: list[str] = field(default_factory=list)
+    runs: dict[tuple, tuple[Run, list[dict]]] = field(default_factory=dict)
 
     def way(self, **switches) -> Way:
         """Return all that makes training fast but torch.compile, unless asked for."""
@@ -128,20 +126,27 @@ class Lab:
         pairs = encode_pairs(tokenizer, splits["train"])
         return Task(f"multi30k-{variant}", splits, tokenizer, pairs)
 
-    def recipe(self, name: str | None = None) -> tuple[str, Preset]:
+    def recipe(self, name: str | None = None) -> tuple[str, Preset, type[Objective]]:
         """Return a recipe by name; else the search's best on the validation set, or the preset."""
         if name is None:
             folders = (self.output, *(() if self.smoke else (RESULTS,)))
             found = [f / SEARCH for f in folders if f and (f / SEARCH).exists()]
             name = read_json(found[0])["chosen"] if found else "preset"
-        settings = RECIPES[name] | (TOY if self.smoke else {})
-        return name, find_preset(PRESET, settings)
+        settings, objective = RECIPES[name]
+        return name, find_preset(PRESET, settings | (TOY if self.smoke else {})), objective
 
-    def trainer(self, task: Task, preset: Preset, way: Way, seed: int = SEED) -> Trainer:
+    def trainer(
+        self,
+        task: Task,
+        preset: Preset,
+        way: Way,
+        seed: int = SEED,
+        objective: type[Objective] = Objective,
+    ) -> Trainer:
         """Return a trainer of a new model on the task; the seed decides all that is random."""
         sizes = dict.fromkeys(("source_vocab_size", "target_vocab_size"), task.tokenizer.vocab_size)
         model = new_model(replace(preset.model, **sizes), seed).to(self.device)
-        return Trainer(model, task.pairs, replace(preset.training, seed=seed), way)
+        return Trainer(model, task.pairs, replace(preset.training, seed=seed), way, objective)
 
     def prepare(self, trainer: Trainer) -> float:
         """Prepare the trainer; where graphs cannot be recorded, do without, and say so."""
@@ -152,16 +157,27 @@ class Lab:
             seconds = trainer.prepare()
         return seconds
 
-    @cache  # noqa: B019
-    def trained(self, variant: str, seed: int) -> tuple[Run, list[dict]]:
-        """Train the chosen recipe to its end; return the run, averaged, and its history."""
-        task, (_, preset) = self.task(variant), self.recipe()
-        trainer = self.trainer(task, preset, self.way(), seed)
-        setup = self.prepare(trainer)
-        every = preset.training.checkpoint_every
-        history, snapshots = train(trainer, preset.training.steps, every)
-        history[-1]["setup_seconds"] = round(setup, 3)
-        return self.run_of(task, preset, trainer, snapshots), history
+    def train(self, wanted: list[tuple[str, str | None, int]]) -> list[tuple[Run, list[dict]]]:
+        """Train (variant, recipe, seed) to their ends, side by side; return averages and histories.
+
+        What was trained before is there already.
+        """
+        new = [each for each in dict.fromkeys(wanted) if each not in self.runs]
+        jobs = []
+        for variant, name, seed in new:
+            task, (_, preset, objective) = self.task(variant), self.recipe(name)
+            trainer = self.trainer(task, preset, self.way(), seed, objective)
+            jobs.append((task, preset, trainer, self.prepare(trainer)))
+        plans = [
+            (trainer, preset.training.steps, preset.training.checkpoint_every)
+            for _, preset, trainer, _ in jobs
+        ]
+        for each, (task, preset, trainer, setup), (history, snapshots) in zip(
+            new, jobs, train_together(plans, self.deadline) if plans else (), strict=True
+        ):
+            history[-1] |= {"setup_seconds": round(setup, 3), "side_by_side": len(plans)}
+            self.runs[each] = self.run_of(task, preset, trainer, snapshots), history
+        return [self.runs[each] for each in wanted]
 
     def run_of(self, task: Task, preset: Preset, trainer: Trainer, snapshots: list) -> Run:
         """Return the run whose weights are the mean of the last snapshots."""

@@ -8,13 +8,15 @@ import torch
 from benchmarks.flops import forward_flops, matmul_peak, training_flops
 from benchmarks.gpu.engine import Trainer, Way
 from benchmarks.gpu.lab import Lab, new_model
+from benchmarks.gpu.power import watts
 from benchmarks.reporting.report import SEED
-from benchmarks.reporting.timing import seconds_per_call
+from benchmarks.reporting.timing import seconds_per_call, wait
 from transformer_lab import PRESETS, ModelConfig, TrainConfig
 from transformer_lab.config import EOS, UNK
 from transformer_lab.training import fused_loss
 
 TOKENS = 25_000  # of each language in a step (paper, 5.1)
+LONG_ENOUGH = 4  # seconds, to see what the GPU draws
 LENGTHS = (29, 32)  # tokens of a sentence, EOS included: about what WMT's sentences have
 PAPER = {"base": (100_000, "12 h on 8 P100"), "big": (300_000, "3.5 days on 8 P100")}
 WAYS = {
@@ -80,6 +82,10 @@ def _measure(lab: Lab, name: str, way_name: str, way: Way, peak: float) -> dict:
         torch.cuda.reset_peak_memory_stats()
     setup = trainer.prepare()
     seconds = seconds_per_call(trainer.take_step, lab.device, calls=1 if lab.smoke else 10)
+    with watts(lab.device) as power:
+        for _ in range(round((0 if lab.smoke else LONG_ENOUGH) / seconds)):
+            trainer.take_step()
+        wait(lab.device)
     sources, targets = ([len(pair[side]) for pair in pairs] for side in (0, 1))
     batches = len(pairs) / per_batch
     flops = training_flops(config, sources, targets) / batches
@@ -91,6 +97,7 @@ def _measure(lab: Lab, name: str, way_name: str, way: Way, peak: float) -> dict:
         "parameters": sum(p.numel() for p in trainer.model.parameters()),
         "tokens_per_step": tokens,
         "seconds_per_step": seconds,
+        "watts": power,
         "tokens_per_second": tokens / seconds,
         "flops_per_step": flops,
         "flops_by_part": {
@@ -170,13 +177,14 @@ def _summary(row: dict) -> list[str]:
 
 def _speed_table(rows: list[dict], peak: float) -> dict:
     columns = ["model", "way", "tokens/s", "ms a step", "TFLOP a step", "share of peak"]
-    columns += ["memory, GiB", "set-up, s", "projected, h", "paper"]
+    columns += ["memory, GiB", "W", "set-up, s", "projected, h", "paper"]
     cells = [
         [
             *(row["model"], row["way"], f"{row['tokens_per_second']:,.0f}"),
             f"{row['seconds_per_step'] * 1000:.1f}",
             *(f"{row['flops_per_step'] / 1e12:.2f}", f"{row['share_of_peak']:.0%}"),
-            *(f"{row['memory_gib']:.1f}", f"{row['setup_seconds']:.0f}"),
+            *(f"{row['memory_gib']:.1f}", f"{row['watts'].get('mean', 0):.0f}"),
+            f"{row['setup_seconds']:.0f}",
             *(f"{row['projected_hours']:.2f}", row["paper"]),
         ]
         for row in rows

@@ -13,6 +13,8 @@ from benchmarks.gpu import __main__ as gpu
 from benchmarks.gpu import engine, lab, numerics
 from benchmarks.gpu.engine import BatchedMuon, Corpus, Trainer, Way
 from benchmarks.gpu.inference import without_cache
+from benchmarks.gpu.power import watts
+from benchmarks.recipes import RDrop, TwoAnswers
 from transformer_lab import (
     Batch,
     ModelConfig,
@@ -66,7 +68,7 @@ def test_every_part_runs_at_toy_size_and_writes_its_file(tmp_path, capsys):
             assert all(len(row) == len(table["columns"]) for row in table["rows"])
     assert out.rindex("wrote ") < out.index("## search"), "the tables come last"
     numerics = json.loads((tmp_path / "gpu_numerics.json").read_text())
-    assert all(row["within"] == "yes" for row in numerics["ways"]) and len(numerics["ways"]) == 8
+    assert all(row["within"] == "yes" for row in numerics["ways"]) and len(numerics["ways"]) == 10
     inference = json.loads((tmp_path / "gpu_inference.json").read_text())
     assert all(row["equal"] == row["sentences"] for row in inference["rows"])
 
@@ -98,11 +100,11 @@ def test_the_search_decides_what_the_others_train(tmp_path, monkeypatch):
     here = lab.Lab(torch.device("cpu"), tmp_path)
     assert here.recipe()[0] == "preset"
     (tmp_path / "results").mkdir()
-    for folder, chosen in ((tmp_path / "results", "preset"), (tmp_path, "rate × 1.5")):
+    for folder, chosen in ((tmp_path / "results", "preset"), (tmp_path, "4,096 tokens, R-Drop")):
         (folder / lab.SEARCH).write_text(json.dumps({"chosen": chosen}))
-        name, preset = here.recipe()
+        name, preset, objective = here.recipe()
         assert name == chosen
-    assert preset.training.rate_factor == 2.4
+    assert preset.training.max_tokens == 4096 and objective is RDrop
     for name in lab.RECIPES:
         here.recipe(name)  # every one of them is a setting that there is
 
@@ -263,6 +265,44 @@ def test_every_rung_of_the_ladder_trains_alike(tiny):
             assert_close(tensor, expected[name], rtol=1e-3, atol=1e-4, msg=switch)
 
 
+def test_side_by_side_each_trains_as_alone_and_stops_when_time_is_over(tiny):
+    alone, *together = (Trainer(model(tiny), PAIRS, CONFIG, PLAIN) for _ in range(3))
+    expected, snapshots = engine.train(alone, 8, every=3)
+    results = engine.train_together([(together[0], 8, 3), (together[1], 5, 2)])
+    (history, ours), (shorter, _) = results
+    assert [record["step"] for record in shorter] == [2, 4, 5]
+    for one, other in zip(history, expected, strict=True):
+        assert one | {"seconds": 0} == other | {"seconds": 0}
+    for name, tensor in snapshots[-1].items():
+        assert torch.equal(ours[-1][name], tensor)
+    ((history, snapshots),) = engine.train_together([(together[1], 100, 50)], until=0.0)
+    assert [record["step"] for record in history] == [6] and len(snapshots) == 1
+
+
+def test_r_drop_of_padded_rows_is_that_of_the_real_ones(tiny, monkeypatch):
+    """On a GPU padding goes through the loss, too, and must count nothing."""
+    objective = RDrop(model(tiny), CONFIG)
+    source, target = Corpus(PAIRS, 32).take(8, torch.arange(6))
+    real = objective(source, target)
+    real.backward()
+    gradients = [p.grad.clone() for p in objective.parameters()]
+    objective.zero_grad()
+    states = objective.states(source.repeat(2, 1), target[:, :-1].repeat(2, 1)).flatten(0, 1)
+    matrix, targets = objective.states.model.generator.weight, target[:, 1:].flatten()
+    padded = TwoAnswers.apply(states, matrix, targets, objective.label_smoothing, RDrop.weight)
+    padded.backward()
+    assert (targets == PAD).any()
+    assert_close(padded, real)
+    for parameter, gradient in zip(objective.parameters(), gradients, strict=True):
+        assert_close(parameter.grad, gradient)
+
+
+def test_where_no_gpu_is_no_power_is_told():
+    with watts(torch.device("cpu")) as found:
+        pass
+    assert found == {}
+
+
 def test_training_in_bfloat16_is_close_to_float32(tiny):
     losses = {}
     for bfloat16 in (True, False):
@@ -310,7 +350,7 @@ def test_one_compiled_loss_serves_chunks_of_every_size():
 def test_a_gradient_that_is_wrong_is_noticed(monkeypatch):
     """Compiled against eager is a comparison that can fail."""
     here = lab.Lab(torch.device("cpu"), smoke=True)
-    _, preset = here.recipe()
+    preset = here.recipe()[1]
     compile_as_before = Trainer._compile
 
     def compile_wrongly(self):
@@ -319,7 +359,7 @@ def test_a_gradient_that_is_wrong_is_noticed(monkeypatch):
 
     monkeypatch.setattr(Trainer, "_compile", compile_wrongly)
     rows = numerics.compare_ways(here, here.task("tok"), preset)
-    assert {row["way"] for row in rows if row["within"] == "no"} == {
+    assert {row["way"] for row in rows if row["within"] == "no"} == {  # and not the plain one
         "torch.compile",
         "torch.compile, CUDA graphs",
     }
