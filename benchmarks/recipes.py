@@ -120,12 +120,6 @@ class RDrop(Objective):
         return TwoAnswers.apply(states, matrix, targets, self.label_smoothing, self.weight)
 
 
-class GentleRDrop(RDrop):
-    """The same, with less weight on the difference."""
-
-    weight = 1.0
-
-
 class TwoAnswers(torch.autograd.Function):
     """The mean loss of two answers, and `weight` times the symmetric divergence of the two.
 

@@ -4,10 +4,8 @@
 so that Python never waits for the device. That is what lets CUDA graphs record it.
 """
 
-import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -308,35 +306,14 @@ def train(trainer: Trainer, steps: int, every: int) -> tuple[list[dict], list[di
 
     A record holds step, loss (mean since the last), tokens and seconds so far, without `prepare`.
     """
-    return train_together([(trainer, steps, every)])[0]
-
-
-def train_together(
-    jobs: list[tuple[Trainer, int, int]], until: float = math.inf
-) -> list[tuple[list[dict], list[dict]]]:
-    """Do what `train` does for each (trainer, steps, every), side by side.
-
-    On a GPU each has a stream of its own: a small model's kernels leave room for another's. `until`
-    is when to stop, by `time.perf_counter`, even if not all steps are taken.
-    """
-    device = jobs[0][0].device
-    several = device.type == "cuda" and len(jobs) > 1
-    streams = [torch.cuda.Stream() if several else None for _ in jobs]
-    results = [([], []) for _ in jobs]
-    wait(device)
+    history, snapshots = [], []
+    wait(trainer.device)
     start = time.perf_counter()
-    going = list(zip(jobs, streams, results, strict=True))
-    while going:
-        over = time.perf_counter() >= until
-        for (trainer, steps, every), stream, (history, snapshots) in going:
-            with torch.cuda.stream(stream) if stream else nullcontext():
-                trainer.take_step()
-                if trainer.step % every and trainer.step != steps and not over:
-                    continue
-                record = {"step": trainer.step, "loss": trainer.mean_loss()}
-                seconds = round(time.perf_counter() - start, 3)
-                history.append(record | {"tokens": trainer.tokens, "seconds": seconds})
-                snapshots.append(trainer.snapshot())
-        going = [each for each in going if each[0][0].step < each[0][1] and not over]
-    wait(device)
-    return results
+    while trainer.step < steps:
+        trainer.take_step()
+        if trainer.step % every and trainer.step != steps:
+            continue
+        record = {"step": trainer.step, "loss": trainer.mean_loss(), "tokens": trainer.tokens}
+        history.append(record | {"seconds": round(time.perf_counter() - start, 3)})
+        snapshots.append(trainer.snapshot())
+    return history, snapshots

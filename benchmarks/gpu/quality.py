@@ -4,12 +4,9 @@ import statistics
 import time
 from dataclasses import asdict, replace
 
-from benchmarks.gpu.engine import Trainer, Way, train
-from benchmarks.gpu.lab import RECIPES, SIDE_BY_SIDE, TESTS, Lab
-from benchmarks.gpu.power import watts
-from benchmarks.quality import PAPER_ALPHA
+from benchmarks.gpu.engine import Way, train
+from benchmarks.gpu.lab import RECIPES, TESTS, Lab
 from benchmarks.reporting.report import SEED
-from transformer_lab import Run
 
 SEEDS = (0, 1, 2)
 PUBLISHED = 41.02  # text-only Transformer-Tiny, test2016 (LividWo/Revisit-MMT)
@@ -27,19 +24,14 @@ LADDER = {  # each rung keeps what the rungs above it have
 
 
 def quality(lab: Lab) -> dict:
-    """Train `tok` with three seeds and `raw` with one, as the search chose, and score each test.
-
-    They are trained side by side, so their seconds are not those of one alone.
-    """
+    """Train `tok` with three seeds and `raw` with one, as the search chose, and score each test."""
     name, preset, objective = lab.recipe()
-    wanted = [*(("tok", None, seed) for seed in SEEDS), ("raw", None, 0)]
-    with watts(lab.device) as power:
-        runs = lab.train(wanted)
     rows = []
-    for (variant, _, seed), run in zip(wanted, runs, strict=True):
-        longest = max((row["scoring_seconds"] for row in rows), default=0.0)
-        if lab.has(1.2 * longest, what := f"scores of {variant}, seed {seed}"):
-            row = lab.attempt(what, _scored, lab, variant, seed, *run)
+    for variant, seed in [*(("tok", seed) for seed in SEEDS), ("raw", 0)]:
+        longest = max((row["total_seconds"] for row in rows), default=0.0)
+        run = f"{variant}, seed {seed}"
+        if lab.has(1.1 * longest, run):
+            row = lab.attempt(run, _scored, lab, variant, seed)
             rows += [row] if row else []
     summary = []
     for variant in ("tok", "raw"):
@@ -58,26 +50,24 @@ def quality(lab: Lab) -> dict:
     title = f'BLEU, recipe "{name}"; ' + _signatures(rows)
     tables = [{"title": title, "columns": columns, "rows": cells}]
     recipe = {"name": name, "objective": objective.__name__} | asdict(preset)
-    found = {"rows": rows, "recipe": recipe, "watts": power}
-    return {"summary": summary, "tables": tables} | found
+    return {"summary": summary, "tables": tables, "rows": rows, "recipe": recipe}
 
 
-def _scored(lab: Lab, variant: str, seed: int, run: Run, history: list[dict]) -> dict:
+def _scored(lab: Lab, variant: str, seed: int) -> dict:
     start = time.perf_counter()
+    run, history = lab.trained(variant, seed)
     scores = {split: lab.bleu(run, split) for split in ("val", *TESTS)}
-    paper = {split: lab.bleu(run, split, alpha=PAPER_ALPHA) for split in ("val", "test2016")}
-    last = history[-1]
-    return {
+    row = {
         "variant": variant,
         "seed": seed,
-        "seconds": last["seconds"],
-        "side_by_side": last["side_by_side"],
-        "setup_seconds": last["setup_seconds"],
-        "scoring_seconds": time.perf_counter() - start,
+        "seconds": history[-1]["seconds"],
+        "setup_seconds": history[-1]["setup_seconds"],
+        "total_seconds": time.perf_counter() - start,
         "scores": scores,
-        "scores_paper_alpha": paper,
         "history": history,
     }
+    print(variant, seed, scores, flush=True)
+    return row
 
 
 def _mean(rows: list[dict], variant: str, test: str) -> str:
@@ -93,49 +83,46 @@ def _signatures(rows: list[dict]) -> str:
 
 
 def search(lab: Lab) -> dict:
-    """Train each recipe once, some side by side; choose the highest BLEU on the validation set."""
-    names, rows, longest = list(RECIPES)[: 2 if lab.smoke else None], [], 0.0
-    for i in range(0, len(names), SIDE_BY_SIDE):
-        some, start = names[i : i + SIDE_BY_SIDE], time.perf_counter()
-        what = ", ".join(f'recipe "{name}"' for name in some)
-        if lab.has(longest, what):
-            rows += lab.attempt(what, _try, lab, some) or []
-            longest = max(longest, time.perf_counter() - start)
+    """Train each recipe once; choose the one with the highest BLEU on the validation set."""
+    rows = []
+    for name in list(RECIPES)[: 2 if lab.smoke else None]:
+        longest = max((row["total_seconds"] for row in rows), default=0.0)
+        if lab.has(longest, f'recipe "{name}"'):
+            row = lab.attempt(f'recipe "{name}"', _try, lab, name)
+            rows += [row] if row else []
     best = max(rows, key=lambda row: row["validation"])
     cells = [
-        [row["recipe"], f"{row['steps']:,}", f"{row['loss']:.2f}"]
-        + [f"{row[key]:.2f}" for key in ("validation", "validation_paper_alpha")]
+        [row["recipe"], row["steps"], f"{row['seconds']:.1f}", f"{row['validation']:.2f}"]
         for row in sorted(rows, key=lambda row: -row["validation"])
     ]
-    columns = ["recipe", "steps", "last loss", "BLEU", f"with α = {PAPER_ALPHA}"]
-    title = (
-        f"What was tried on the validation set, one seed each, {SIDE_BY_SIDE} side by side; "
-        f'chosen: "{best["recipe"]}" (the last losses of R-Drop hold its divergence, too)'
-    )
+    columns = ["recipe", "steps", "training, s", "BLEU, validation"]
+    title = "What was tried: one seed each, the choice made on the validation set"
     tables = [{"title": title, "columns": columns, "rows": cells}]
     return {"summary": [], "tables": tables, "rows": rows, "chosen": best["recipe"]}
 
 
-def _try(lab: Lab, names: list[str]) -> list[dict]:
-    rows = []
-    runs = lab.train([("tok", name, SEED) for name in names])
-    for name, (run, history) in zip(names, runs, strict=True):
-        settings, objective = RECIPES[name]
-        row = {"recipe": name, "settings": settings, "objective": objective.__name__}
-        row |= {"steps": history[-1]["step"], "loss": history[-1]["loss"]}
-        row |= {"seconds": history[-1]["seconds"], "history": history}
-        row["validation"] = lab.bleu(run, "val")["bleu"]
-        row["validation_paper_alpha"] = lab.bleu(run, "val", alpha=PAPER_ALPHA)["bleu"]
-        rows.append(row)
-    return rows
+def _try(lab: Lab, name: str) -> dict:
+    start = time.perf_counter()
+    run, history = lab.trained("tok", SEED, name)
+    settings, objective = RECIPES[name]
+    row = {
+        "recipe": name,
+        "settings": settings,
+        "objective": objective.__name__,
+        "steps": history[-1]["step"],
+        "seconds": history[-1]["seconds"],
+        "loss": history[-1]["loss"],
+        "validation": lab.bleu(run, "val")["bleu"],
+        "total_seconds": time.perf_counter() - start,
+    }
+    print(row, flush=True)
+    return row
 
 
 def time_to_quality(lab: Lab) -> dict:
     """Find the first checkpoint that reaches the goal, then measure what each rung gives."""
     goal = 0.0 if lab.smoke else GOAL
-    with watts(lab.device) as power:
-        trained = _train_alone(lab)
-    reached, tried = _first_to_reach(lab, goal, *trained)
+    reached, tried = _first_to_reach(lab, goal)
     rungs = _ladder(lab)
     missed = f"not reached by step {tried[-1]['step']:,}" if tried else "not measured"
     seconds = f"{reached['total_seconds']:.1f} s" if reached else missed
@@ -158,36 +145,31 @@ def time_to_quality(lab: Lab) -> dict:
     return {
         "summary": summary,
         "tables": tables,
-        "watts": power,
         "reached": reached,
         "tried": tried,
         "ladder": rungs,
     }
 
 
-def _train_alone(lab: Lab) -> tuple[Trainer, float, list[dict], list[dict]]:
-    """Train once, with nothing beside it; return trainer, set-up in seconds, history, snapshots."""
-    _, preset, objective = lab.recipe()
-    trainer = lab.trainer(lab.task("tok"), preset, lab.way(), objective=objective)
-    setup, plan = lab.prepare(trainer), preset.training
-    return trainer, setup, *train(trainer, plan.steps, plan.checkpoint_every)
+def _first_to_reach(lab: Lab, goal: float) -> tuple[dict | None, list[dict]]:
+    """Train once; then score checkpoints, from the last back to one that misses the goal.
 
-
-def _first_to_reach(
-    lab: Lab, goal: float, trainer: Trainer, setup: float, history: list[dict], snapshots: list
-) -> tuple[dict | None, list[dict]]:
-    """Score the checkpoints in order, outside the measured time, until one reaches the goal."""
+    Training is measured, scoring is not.
+    """
     task, preset = lab.task("tok"), lab.recipe()[1]
-    tried, last = [], len(history) - 1  # the first half is far below the goal
-    for i in range(last, last // 2, -max(1, last // 15))[::-1]:
-        if not lab.has(40 if lab.device.type == "cuda" else 0, f"checkpoint {i + 1}"):
+    history, snapshots = lab.train("tok", SEED)
+    reached, tried, last = None, [], len(history) - 1
+    for i in range(last, last // 2, -max(1, last // 30)):
+        if not lab.has(25 if lab.device.type == "cuda" else 0, f"checkpoint {i + 1}"):
             break
-        run = lab.run_of(task, preset, trainer, snapshots[: i + 1])
-        bleu = lab.bleu(run, "test2016")["bleu"]
-        tried.append(history[i] | {"bleu": bleu, "total_seconds": setup + history[i]["seconds"]})
-        if bleu >= goal:
-            return tried[-1], tried
-    return None, tried
+        bleu = lab.bleu(lab.run_of(task, preset, snapshots[: i + 1]), "test2016")["bleu"]
+        seconds = history[-1]["setup_seconds"] + history[i]["seconds"]
+        tried.insert(0, history[i] | {"bleu": bleu, "total_seconds": seconds})
+        print(tried[0], flush=True)
+        if bleu < goal:
+            break
+        reached = tried[0]
+    return reached, tried
 
 
 def _ladder(lab: Lab) -> list[dict]:
@@ -208,7 +190,7 @@ def _rung(lab: Lab, name: str, way: Way) -> dict:
     preset = replace(preset, training=replace(preset.training, warmup=2000))
     trainer = lab.trainer(lab.task("tok"), preset, way, objective=objective)
     setup = trainer.prepare()
-    warm_up, steps = (1, 2) if lab.smoke else (20, 150)
+    warm_up, steps = (1, 2) if lab.smoke else (20, 60)
     train(trainer, warm_up, every=warm_up)
     before = trainer.tokens
     history, _ = train(trainer, warm_up + steps, every=warm_up + steps)

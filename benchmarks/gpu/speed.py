@@ -16,13 +16,13 @@ from transformer_lab.config import EOS, UNK
 from transformer_lab.training import fused_loss
 
 TOKENS = 25_000  # of each language in a step (paper, 5.1)
-LONG_ENOUGH = 4  # seconds, to see what the GPU draws
+LONG_ENOUGH = 2  # seconds, to see what the GPU draws
 LENGTHS = (29, 32)  # tokens of a sentence, EOS included: about what WMT's sentences have
 PAPER = {"base": (100_000, "12 h on 8 P100"), "big": (300_000, "3.5 days on 8 P100")}
 WAYS = {
     "base": {
         "eager": {"graphs": False},
-        "torch.compile": {"graphs": False, "compiled": True},
+        "CUDA graphs": {},
         "torch.compile, CUDA graphs": {"compiled": True},
     },
     "big": {"torch.compile, CUDA graphs": {"compiled": True}},
@@ -46,6 +46,7 @@ def speed(lab: Lab) -> dict:
             if row:
                 profile = row.pop("profile") or profile
                 rows.append(row)
+                print(row, flush=True)
     alone = lab.attempt("the loss alone", _loss_alone, lab) or {}
     return {
         "summary": [_summary(row) for row in rows if row["way"] == list(WAYS[row["model"]])[-1]],

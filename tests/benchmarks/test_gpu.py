@@ -98,7 +98,7 @@ def test_only_some_parts_and_what_fails_is_said(tmp_path, monkeypatch, capsys):
 def test_the_search_decides_what_the_others_train(tmp_path, monkeypatch):
     monkeypatch.setattr(lab, "RESULTS", tmp_path / "results")
     here = lab.Lab(torch.device("cpu"), tmp_path)
-    assert here.recipe()[0] == "preset"
+    assert here.recipe()[0] == lab.USUAL
     (tmp_path / "results").mkdir()
     for folder, chosen in ((tmp_path / "results", "preset"), (tmp_path, "4,096 tokens, R-Drop")):
         (folder / lab.SEARCH).write_text(json.dumps({"chosen": chosen}))
@@ -263,20 +263,6 @@ def test_every_rung_of_the_ladder_trains_alike(tiny):
         expected = expected or snapshots[-1]
         for name, tensor in snapshots[-1].items():
             assert_close(tensor, expected[name], rtol=1e-3, atol=1e-4, msg=switch)
-
-
-def test_side_by_side_each_trains_as_alone_and_stops_when_time_is_over(tiny):
-    alone, *together = (Trainer(model(tiny), PAIRS, CONFIG, PLAIN) for _ in range(3))
-    expected, snapshots = engine.train(alone, 8, every=3)
-    results = engine.train_together([(together[0], 8, 3), (together[1], 5, 2)])
-    (history, ours), (shorter, _) = results
-    assert [record["step"] for record in shorter] == [2, 4, 5]
-    for one, other in zip(history, expected, strict=True):
-        assert one | {"seconds": 0} == other | {"seconds": 0}
-    for name, tensor in snapshots[-1].items():
-        assert torch.equal(ours[-1][name], tensor)
-    ((history, snapshots),) = engine.train_together([(together[1], 100, 50)], until=0.0)
-    assert [record["step"] for record in history] == [6] and len(snapshots) == 1
 
 
 def test_r_drop_of_padded_rows_is_that_of_the_real_ones(tiny, monkeypatch):
