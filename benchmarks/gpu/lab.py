@@ -10,6 +10,7 @@ from torch import Tensor
 
 from benchmarks.gpu.engine import Trainer, Way, train
 from benchmarks.gpu.power import watts
+from benchmarks.intervals import counts_of, drawn, interval
 from benchmarks.quality import ADAM
 from benchmarks.recipes import RDrop
 from benchmarks.reporting.report import RESULTS, SEED
@@ -194,10 +195,12 @@ class Lab:
         return Run(Path(), model.eval(), task.tokenizer, task.data, preset.beam, preset.alpha)
 
     def bleu(self, run: Run, split: str, **options) -> dict:
-        """Translate a split and score it as its task is scored: {"bleu", "signature"}."""
+        """Translate a split and score it as its task is scored: BLEU, interval, signature."""
         variant = run.data.removeprefix("multi30k-")
         sources, references = zip(*self.task(variant).splits[split], strict=True)
-        return score(run.data, run.translate(sources, **options), references)
+        outputs = run.translate(sources, **options)
+        around = interval(drawn(counts_of(run.data, outputs, references)))
+        return score(run.data, outputs, references) | around
 
 
 def new_model(config: ModelConfig, seed: int) -> Transformer:

@@ -54,7 +54,7 @@ def numerics(lab: Lab) -> dict:
         },
     ]
     return {
-        "summary": _summary(noise),
+        "summary": _summary(ways, noise),
         "tables": tables,
         "rows": rows,
         "noise": noise,
@@ -97,15 +97,22 @@ def _noise(rows: list[dict]) -> dict:
     return noise
 
 
-def _summary(noise: dict) -> list[list[str]]:
-    if not noise:
-        return []
-    bleu = noise["bleu"]
-    measured = (
-        f"BLEU {bleu['mean_difference']:+.2f}; seeds differ by {bleu['spread_of_seeds']:.2f} "
-        f"(standard deviation)"
-    )
-    return [["bfloat16 against float32 training, GPU", measured, "within seed noise"]]
+def _summary(ways: list[dict], noise: dict) -> list[list[str]]:
+    lines = []
+    if ways:
+        plain = {way["precision"]: way["gradient"] for way in ways if way["way"] == "plain"}
+        apart = ", ".join(f"{gradient:.0e} in {name}" for name, gradient in plain.items())
+        within = sum(way["within"] == "yes" for way in ways)
+        measured = f"{apart} (relative); {within} of {len(ways)} ways within their bounds"
+        lines.append(["one step's gradient, GPU against CPU", measured, "all of them"])
+    if noise:
+        bleu = noise["bleu"]
+        measured = (
+            f"BLEU {bleu['mean_difference']:+.2f}; seeds differ by {bleu['spread_of_seeds']:.2f} "
+            f"(standard deviation)"
+        )
+        lines.append(["bfloat16 against float32 training, GPU", measured, "within seed noise"])
+    return lines
 
 
 class DenseLoss(Objective):

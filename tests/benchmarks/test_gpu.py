@@ -12,6 +12,7 @@ from benchmarks.flops import forward_flops, training_flops
 from benchmarks.gpu import __main__ as gpu
 from benchmarks.gpu import engine, lab, numerics
 from benchmarks.gpu.engine import BatchedMuon, Corpus, Trainer, Way
+from benchmarks.gpu.ensemble import ensemble
 from benchmarks.gpu.inference import without_cache
 from benchmarks.gpu.power import watts
 from benchmarks.recipes import RDrop, TwoAnswers
@@ -67,6 +68,10 @@ def test_every_part_runs_at_toy_size_and_writes_its_file(tmp_path, capsys):
         for table in result["tables"]:
             assert all(len(row) == len(table["columns"]) for row in table["rows"])
     assert out.rindex("wrote ") < out.index("## search"), "the tables come last"
+    quality = json.loads((tmp_path / "gpu_quality.json").read_text())
+    assert [row["variant"] for row in quality["rows"] + quality["ensemble"]] == [
+        *("tok", "tok", "tok", "raw", "tok, ensemble")
+    ]
     numerics = json.loads((tmp_path / "gpu_numerics.json").read_text())
     assert all(row["within"] == "yes" for row in numerics["ways"]) and len(numerics["ways"]) == 10
     inference = json.loads((tmp_path / "gpu_inference.json").read_text())
@@ -388,3 +393,18 @@ def test_without_a_cache_the_same_is_written(tiny, seed):
     for decode in (greedy_decode, lambda m, s: beam_search(m, s, beam=4)):
         assert torch.equal(decode(slow.model, source), decode(run.model, source))
     assert type(run.model) is Transformer and slow.model is not run.model
+
+
+def test_an_ensemble_writes_by_the_mean_of_the_probabilities(tiny):
+    runs = [Run(None, tiny(seed=seed), None, "multi30k-tok", 4) for seed in range(3)]
+    source = torch.randint(4, 11, (12, 6), generator=torch.Generator().manual_seed(0))
+    source[:, -1], source[::2, 3:] = EOS, PAD
+    for decode in (greedy_decode, lambda m, s: beam_search(m, s, beam=4)):
+        alone, together = (decode(ensemble(runs[:n]).model, source) for n in (1, 3))
+        assert torch.equal(alone, decode(runs[0].model, source))
+    target = torch.full((12, 1), BOS)
+    probabilities = [run.model(source, target).softmax(dim=-1) for run in runs]
+    model = ensemble(runs).model
+    logits = model.decode(target, *model.encode(source), cache=model.new_cache())
+    assert_close(logits.softmax(dim=-1), torch.stack(probabilities).mean(dim=0))
+    assert not torch.equal(alone, together) and type(runs[0].model) is Transformer
