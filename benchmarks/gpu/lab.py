@@ -161,14 +161,16 @@ class Lab:
         task, (name, preset, _) = self.task(variant), self.recipe(name)
         path = self._file(variant, seed, name)
         if path not in self.runs and self.folder and path.exists():
-            self.runs[path] = torch.load(path, map_location=self.device)
+            found, history, mean = torch.load(path, map_location=self.device)
+            if found == repr(preset):  # the recipe may have changed since
+                self.runs[path] = history, mean
         if path not in self.runs:
             self.train(variant, seed, name)
-        history, snapshots = self.runs[path]
-        return self.run_of(task, preset, snapshots), history
+        history, mean = self.runs[path]
+        return self.run_of(task, preset, mean), history
 
     def train(self, variant: str, seed: int, name: str | None = None) -> tuple[list, list]:
-        """Train a recipe to its end, keep it, and return its history and all snapshots."""
+        """Train a recipe to its end, keep its mean, and return its history and all snapshots."""
         task, (name, preset, objective) = self.task(variant), self.recipe(name)
         trainer = self.trainer(task, preset, self.way(), seed, objective)
         plan = preset.training
@@ -180,7 +182,7 @@ class Lab:
         self.runs[path] = history, mean
         if self.folder:
             self.folder.mkdir(parents=True, exist_ok=True)
-            torch.save((history, mean), path)
+            torch.save((repr(preset), history, mean), path)
         return history, snapshots
 
     def _file(self, variant: str, seed: int, name: str) -> Path:

@@ -68,13 +68,14 @@ def table(rows: list[dict]) -> str:
 
 
 def tables(result: dict) -> str:
-    """Return the tables of a GPU part as Markdown, and what had to be left out."""
+    """Return the tables of a GPU part as Markdown, what had to be left out, and the note."""
     texts = [
         f"{table['title']}\n\n{markdown(table['columns'], table['rows'])}"
         for table in result["tables"]
         if table["rows"]
     ]
     texts += [f"Left out: {line}" for line in result["left_out"]]
+    texts += [result["note"]] if "note" in result else []
     return "\n\n".join(texts)
 
 

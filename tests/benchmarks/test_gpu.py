@@ -114,6 +114,25 @@ def test_the_search_decides_what_the_others_train(tmp_path, monkeypatch):
         here.recipe(name)  # every one of them is a setting that there is
 
 
+def test_what_is_trained_is_kept_and_trained_again_only_for_another_recipe(tmp_path, monkeypatch):
+    def train(*arguments):
+        trained.append(arguments)
+        return engine.train(*arguments)
+
+    monkeypatch.setattr(lab, "train", train)
+    trained, weights = [], []
+    for _ in range(2):
+        here = lab.Lab(torch.device("cpu"), smoke=True, folder=tmp_path)
+        for _ in range(2):
+            run, history = here.trained("tok", 0)
+            weights.append(parameters_of(run.model))
+        assert len(trained) == 1 and history[-1]["step"] == lab.TOY["steps"]
+    assert all(torch.equal(weights[0][name], weights[-1][name]) for name in weights[0])
+    monkeypatch.setitem(lab.TOY, "dropout", 0.2)
+    lab.Lab(torch.device("cpu"), smoke=True, folder=tmp_path).trained("tok", 0)
+    assert len(trained) == 2
+
+
 # ----------------------------------------------------------------------------------------- batches
 
 
