@@ -49,5 +49,6 @@ def ensemble(runs: list[Run]) -> Run:
     together = copy.copy(runs[0])
     together.model = copy.copy(runs[0].model)
     together.model.__class__ = Ensemble
-    object.__setattr__(together.model, "models", [run.model for run in runs])  # no submodules
+    # Not as submodules: a copy shares its dictionary of them with what it was copied from.
+    object.__setattr__(together.model, "models", [run.model for run in runs])
     return together

@@ -158,11 +158,11 @@ class Lab:
 
         What was trained before, also by another call with this folder, is not trained again.
         """
-        task, (name, preset, _) = self.task(variant), self.recipe(name)
+        task, (name, preset, objective) = self.task(variant), self.recipe(name)
         path = self._file(variant, seed, name)
         if path not in self.runs and self.folder and path.exists():
             found, history, mean = torch.load(path, map_location=self.device)
-            if found == repr(preset):  # the recipe may have changed since
+            if found == _identity(preset, objective):  # the recipe may have changed since
                 self.runs[path] = history, mean
         if path not in self.runs:
             self.train(variant, seed, name)
@@ -182,7 +182,7 @@ class Lab:
         self.runs[path] = history, mean
         if self.folder:
             self.folder.mkdir(parents=True, exist_ok=True)
-            torch.save((repr(preset), history, mean), path)
+            torch.save((_identity(preset, objective), history, mean), path)
         return history, snapshots
 
     def _file(self, variant: str, seed: int, name: str) -> Path:
@@ -203,6 +203,10 @@ class Lab:
         outputs = run.translate(sources, **options)
         around = interval(drawn(counts_of(run.data, outputs, references)))
         return score(run.data, outputs, references) | around
+
+
+def _identity(preset: Preset, objective: type[Objective]) -> str:
+    return f"{preset}, {objective.__name__}"
 
 
 def new_model(config: ModelConfig, seed: int) -> Transformer:

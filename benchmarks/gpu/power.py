@@ -1,4 +1,4 @@
-"""What the GPU draws from the mains while something runs."""
+"""What the GPU itself draws while something runs."""
 
 import statistics
 import threading

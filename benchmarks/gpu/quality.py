@@ -49,7 +49,7 @@ def _tables(rows: list[dict], together: list[dict], recipe: dict) -> dict:
     for variant in ("tok", "raw", "tok, ensemble"):
         some = [row for row in rows + together if row["variant"] == variant]
         if some:
-            seeds = len(some) if variant != "tok, ensemble" else some[0]["seed"]
+            seeds = ", ".join(str(row["seed"]) for row in some)
             what = f"Multi30k En→De, {variant}, beam {recipe['beam']}, GPU, seeds: {seeds}"
             target = f"test2016 ≥ 41.5 (published: {PUBLISHED})" if variant != "raw" else ""
             summary.append([what, _means(some), target])
@@ -177,8 +177,8 @@ def _reached(tried: list[dict], rungs: list[dict], alpha: float, goal: float) ->
     columns = ["step", "seconds, recording the graphs included"]
     tables = [
         {
-            "title": f"BLEU on test2016 (tok, beam 5) of the mean of the last checkpoints, up to "
-            f"the first at {goal} or more",
+            "title": f"BLEU on test2016 (tok, beam 5) of the mean of the last checkpoints, back to "
+            f"one below {goal}, or to the first that was scored",
             "columns": columns + [f"BLEU, length penalty {alpha}" for alpha in penalties.values()],
             "rows": [
                 [t["step"], f"{t['total_seconds']:.1f}", *(f"{t[key]:.2f}" for key in penalties)]
