@@ -6,6 +6,7 @@ changed; the validation set alone is scored. A way that was stopped goes on wher
 """
 
 import argparse
+import functools
 import itertools
 import json
 import random
@@ -117,42 +118,71 @@ class RDrop(Objective):
         if targets.device.type == "cpu":  # a GPU would have to wait until it is known where it is
             real = targets != PAD
             states, targets = states[real.repeat(2)], targets[real]
-        return TwoAnswers.apply(states, matrix, targets, self.label_smoothing, self.weight)
+        settings = self.label_smoothing, self.weight, self.compiled
+        return TwoAnswers.apply(states, matrix, targets, *settings)
+
+
+def costs_and_gradients(
+    logits: tuple[Tensor, Tensor],
+    targets: Tensor,
+    smoothing: float,
+    weight: float,
+    dtype: torch.dtype,
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """Return the cost of each token, (N, 1), and its gradient with respect to both logits (N, V).
+
+    With p and q the probabilities and r = log p − log q, the symmetric divergence is ½ Σ (p − q) r,
+    and its gradient with respect to the first logits ½ (p (r − Σ p r) + p − q).
+    """
+    V, targets = logits[0].shape[-1], targets[:, None]
+    log_p, log_q = (x.log_softmax(-1, dtype=dtype) for x in logits)
+    p, q, r = log_p.exp(), log_q.exp(), log_p - log_q
+    cost, gradients = 0.0, []
+    for log_own, own, other, apart in ((log_p, p, q, r), (log_q, q, p, -r)):
+        divergence = (own * apart).sum(-1, keepdim=True)  # Kullback and Leibler's, from the other
+        mean, chosen = log_own.mean(-1, keepdim=True), log_own.gather(-1, targets)
+        likely = (1 - smoothing) * chosen + smoothing * mean
+        cost = cost + (weight * divergence - likely) / 2
+        gradient = weight * ((apart - divergence + 1) * own - other) + own - smoothing / V
+        if torch.compiler.is_compiling():  # then it is part of a pass that is made anyway
+            columns = torch.arange(V, device=targets.device)
+            gradient = gradient - (1 - smoothing) * (columns == targets)
+        else:
+            gradient.scatter_add_(-1, targets, torch.full_like(chosen, smoothing - 1))
+        gradients.append((gradient / 2).to(logits[0].dtype))
+    return cost, tuple(gradients)
+
+
+@functools.cache
+def _compiled_costs_and_gradients():
+    return torch.compile(costs_and_gradients, dynamic=True)  # fewer passes over the logits
 
 
 class TwoAnswers(torch.autograd.Function):
     """The mean loss of two answers, and `weight` times the symmetric divergence of the two.
 
-    With p and q the probabilities and r = log p − log q, the divergence is ½ Σ (p − q) r, and its
-    gradient with respect to the first logits ½ (p (r − Σ p r) + p − q). In chunks, and without the
-    rows whose target is PAD, as `FusedLoss`.
+    In chunks, and without the rows whose target is PAD, as `FusedLoss`.
     """
 
     @staticmethod
-    def forward(ctx, states, words, targets, smoothing, weight):
+    def forward(ctx, states, words, targets, smoothing, weight, compiled=False):
         """Return the sum over the targets (N,) for states (2 N, d_model)."""
-        matrix, V = words.to(states.dtype), len(words)  # states may be bfloat16
+        on_cpu, matrix = states.device.type == "cpu", words.to(states.dtype)  # perhaps bfloat16
+        compute = costs_and_gradients
+        if compiled and not on_cpu:
+            compute = _compiled_costs_and_gradients()
         loss = words.new_zeros(())
         to_states, to_words = torch.empty_like(states), torch.zeros_like(words)
-        size = ROWS if states.device.type == "cpu" else GPU_CHUNK
-        rows = zip(*(x.split(size) for x in (*states.chunk(2), targets)), strict=True)
-        outs = zip(*(x.split(size) for x in to_states.chunk(2)), strict=True)
-        for (first, second, y), out in zip(rows, outs, strict=True):
-            h, y = torch.cat([first, second]), y[:, None].repeat(2, 1)
-            real = y != PAD
-            log_p = (h @ matrix.T).log_softmax(-1, dtype=words.dtype)
-            p, chosen = log_p.exp(), log_p.gather(-1, y)
-            likely = (1 - smoothing) * chosen + smoothing / V * log_p.sum(-1, keepdim=True)
-            r = log_p - torch.cat(log_p.chunk(2)[::-1])
-            apart = (p * r).sum(-1, keepdim=True)  # Kullback and Leibler's, each from the other
-            loss += ((weight * apart - likely) * real).sum() / 2
-            other = torch.cat(p.chunk(2)[::-1])
-            grad = r.sub_(apart).add_(1).mul_(p).sub_(other).mul_(weight).add_(p)
-            grad.sub_(smoothing / V).scatter_add_(-1, y, torch.full_like(chosen, smoothing - 1))
-            grad = grad.mul_(real / 2).to(h.dtype)
-            for part, place in zip((grad @ matrix).chunk(2), out, strict=True):
-                place.copy_(part)
-            to_words += grad.T @ h
+        chunks = (x.split(ROWS if on_cpu else GPU_CHUNK) for x in (*states.chunk(2), targets))
+        places = (x.split(ROWS if on_cpu else GPU_CHUNK) for x in to_states.chunk(2))
+        for *both, y, place, other_place in zip(*chunks, *places, strict=True):
+            real = (y != PAD)[:, None]
+            logits = tuple(h @ matrix.T for h in both)
+            cost, gradients = compute(logits, y, smoothing, weight, words.dtype)
+            loss += (cost * real).sum()
+            for h, gradient, out in zip(both, gradients, (place, other_place), strict=True):
+                torch.mul(gradient @ matrix, real, out=out)
+                to_words += gradient.T @ (h * real)
         ctx.save_for_backward(to_states, to_words)
         return loss
 
@@ -160,7 +190,7 @@ class TwoAnswers(torch.autograd.Function):
     def backward(ctx, grad_loss):
         """Return the gradients with respect to states and matrix."""
         to_states, to_words = ctx.saved_tensors
-        return to_states * grad_loss, to_words * grad_loss, None, None, None
+        return to_states * grad_loss, to_words * grad_loss, None, None, None, None
 
 
 def _pieces(count: int) -> dict:

@@ -63,7 +63,7 @@ def numerics(lab: Lab) -> dict:
 
 
 def _short(lab: Lab) -> Preset:
-    preset = lab.recipe()[1]
+    preset, _ = lab.recipe()
     steps = min(STEPS, preset.training.steps)
     training = replace(preset.training, steps=steps, warmup=min(1000, preset.training.warmup))
     return replace(preset, training=training)

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 
 from benchmarks.gpu.engine import Way, train
 from benchmarks.gpu.ensemble import ensemble
-from benchmarks.gpu.lab import RECIPES, TESTS, Lab
+from benchmarks.gpu.lab import RECIPES, TESTS, USUAL, Lab
 from benchmarks.quality import PAPER_ALPHA
 from benchmarks.reporting.report import SEED
 from transformer_lab import Run
@@ -26,22 +26,27 @@ LADDER = {  # each rung keeps what the rungs above it have
 }
 
 
-def quality(lab: Lab) -> dict:
-    """Train `tok` with three seeds and `raw` with one, as the search chose, and score each test.
+def quality(lab: Lab, name: str = USUAL) -> dict:
+    """Train `tok` with three seeds and `raw` with one, and score each test.
 
     The three of `tok` are scored together, too, as an ensemble.
     """
-    name, preset, objective = lab.recipe()
+    preset, objective = lab.recipe(name)
     rows = []
     for variant, seed in [*(("tok", seed) for seed in SEEDS), ("raw", 0)]:
         longest = max((row["total_seconds"] for row in rows), default=0.0)
         run = f"{variant}, seed {seed}"
         if lab.has(1.1 * longest, run):
-            row = lab.attempt(run, _scored, lab, variant, seed)
+            row = lab.attempt(run, _scored, lab, variant, seed, name)
             rows += [row] if row else []
-    together = lab.attempt("the ensemble", _together, lab, rows) or []
+    together = lab.attempt("the ensemble", _together, lab, rows, name) or []
     recipe = {"name": name, "objective": objective.__name__} | asdict(preset)
     return _tables(rows, together, recipe) | {"rows": rows, "ensemble": together, "recipe": recipe}
+
+
+def best(lab: Lab) -> dict:
+    """Do the same with the recipe that the search chose."""
+    return quality(lab, lab.chosen())
 
 
 def _tables(rows: list[dict], together: list[dict], recipe: dict) -> dict:
@@ -50,7 +55,8 @@ def _tables(rows: list[dict], together: list[dict], recipe: dict) -> dict:
         some = [row for row in rows + together if row["variant"] == variant]
         if some:
             seeds = ", ".join(str(row["seed"]) for row in some)
-            what = f"Multi30k En→De, {variant}, beam {recipe['beam']}, GPU, seeds: {seeds}"
+            name = "" if recipe["name"] == USUAL else f"{recipe['name']}, "
+            what = f"Multi30k En→De, {variant}, {name}beam {recipe['beam']}, GPU, seeds: {seeds}"
             target = f"test2016 ≥ 41.5 (published: {PUBLISHED})" if variant != "raw" else ""
             summary.append([what, _means(some), target])
     columns = ["variant", "seed", "length penalty", "training, s", "validation", *TESTS]
@@ -66,9 +72,9 @@ def _tables(rows: list[dict], together: list[dict], recipe: dict) -> dict:
     return {"summary": summary, "tables": tables}
 
 
-def _scored(lab: Lab, variant: str, seed: int) -> dict:
+def _scored(lab: Lab, variant: str, seed: int, name: str) -> dict:
     start = time.perf_counter()
-    run, history = lab.trained(variant, seed)
+    run, history = lab.trained(variant, seed, name)
     row = {
         "variant": variant,
         "seed": seed,
@@ -80,12 +86,12 @@ def _scored(lab: Lab, variant: str, seed: int) -> dict:
     return row | {"total_seconds": time.perf_counter() - start}
 
 
-def _together(lab: Lab, rows: list[dict]) -> list[dict]:
+def _together(lab: Lab, rows: list[dict], name: str) -> list[dict]:
     """Return the scores of the ensemble, if there are several models of `tok`."""
     rows = [row for row in rows if row["variant"] == "tok"]
     if len(rows) < 2:
         return []
-    together = ensemble([lab.trained("tok", row["seed"])[0] for row in rows])
+    together = ensemble([lab.trained("tok", row["seed"], name)[0] for row in rows])
     seeds = ", ".join(str(row["seed"]) for row in rows)
     row = {"variant": "tok, ensemble", "seed": seeds, "seconds": sum(r["seconds"] for r in rows)}
     return [row | _scores(lab, together)]
@@ -127,7 +133,7 @@ def _signatures(rows: list[dict]) -> str:
 def search(lab: Lab) -> dict:
     """Train each recipe once; choose the one with the highest BLEU on the validation set."""
     rows = []
-    for name in list(RECIPES)[: 2 if lab.smoke else None]:
+    for name in lab.wanted or list(RECIPES)[: 2 if lab.smoke else None]:
         longest = max((row["total_seconds"] for row in rows), default=0.0)
         if lab.has(longest, f'recipe "{name}"'):
             row = lab.attempt(f'recipe "{name}"', _try, lab, name)
@@ -155,6 +161,7 @@ def _try(lab: Lab, name: str) -> dict:
         "seconds": history[-1]["seconds"],
         "loss": history[-1]["loss"],
         "validation": lab.bleu(run, "val")["bleu"],
+        "validation_paper_alpha": lab.bleu(run, "val", alpha=PAPER_ALPHA)["bleu"],
         "total_seconds": time.perf_counter() - start,
     }
     print(row, flush=True)
@@ -165,7 +172,7 @@ def time_to_quality(lab: Lab) -> dict:
     """Find the first checkpoint that reaches the goal, then measure what each rung gives."""
     goal = 0.0 if lab.smoke else GOAL
     tried = _last_checkpoints(lab, goal)
-    return _reached(tried, _ladder(lab), lab.recipe()[1].alpha, goal)
+    return _reached(tried, _ladder(lab), lab.recipe()[0].alpha, goal)
 
 
 def _reached(tried: list[dict], rungs: list[dict], alpha: float, goal: float) -> dict:
@@ -211,7 +218,7 @@ def _last_checkpoints(lab: Lab, goal: float) -> list[dict]:
 
     Training is measured, scoring is not.
     """
-    task, preset = lab.task("tok"), lab.recipe()[1]
+    task, (preset, _) = lab.task("tok"), lab.recipe()
     history, snapshots = lab.train("tok", SEED)
     tried, last = [], len(history) - 1
     for i in range(last, last // 2, -max(1, last // 30)):
@@ -242,7 +249,7 @@ def _ladder(lab: Lab) -> list[dict]:
 
 def _rung(lab: Lab, name: str, way: Way) -> dict:
     """Return the tokens per second of one way to train, after its set-up and some steps."""
-    _, preset, objective = lab.recipe()
+    preset, objective = lab.recipe()
     preset = replace(preset, training=replace(preset.training, warmup=2000))
     trainer = lab.trainer(lab.task("tok"), preset, way, objective=objective)
     setup = trainer.prepare()

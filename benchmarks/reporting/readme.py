@@ -42,7 +42,7 @@ PRESETS = {
     "multi30k-raw-diverse": ("The raw model, trained on with translations", "test2016 ≥ 39"),
 }
 OWN_TABLES = {"limits": limits.table, "table3": table3.table}  # on the full page alone
-GPU = ("quality", "time_to_quality", "speed", "inference", "numerics", "lesson", "search")
+GPU = ("quality", "best", "search", "time_to_quality", "speed", "inference", "numerics", "lesson")
 
 
 def read_results(folder: Path = RESULTS) -> dict[str, dict]:

@@ -60,7 +60,7 @@ def test_without_a_gpu_it_says_so_in_one_line(monkeypatch, capsys):
 def test_every_part_runs_at_toy_size_and_writes_its_file(tmp_path, capsys):
     assert gpu.main(["--smoke", "--search", "--output", str(tmp_path), "--commit", "abc"]) == 0
     out = capsys.readouterr().out
-    for name in ("search", *gpu.PARTS):
+    for name in (*gpu.SEARCH, *gpu.PARTS):
         result = json.loads((tmp_path / f"gpu_{name}.json").read_text())
         assert result["smoke"] and result["commit"] == "abc" and result["left_out"] == []
         assert {"hardware", "versions", "seed", "date", "summary", "seconds"} <= set(result)
@@ -87,7 +87,7 @@ def test_only_some_parts_and_what_fails_is_said(tmp_path, monkeypatch, capsys):
         assert not lab.has(1e9, "another thing")
         return {"summary": [], "tables": []}
 
-    monkeypatch.setattr(gpu, "SEARCH", (attempted, 1))
+    monkeypatch.setattr(gpu, "SEARCH", {"search": (attempted, 1)})
     monkeypatch.setitem(gpu.PARTS, "speed", (broken, 1))
     monkeypatch.setitem(gpu.PARTS, "numerics", (attempted, 1))
     parts = ["--only", "speed", "--only", "numerics", "--search"]
@@ -100,15 +100,15 @@ def test_only_some_parts_and_what_fails_is_said(tmp_path, monkeypatch, capsys):
     assert "Left out: another thing: no time" in captured.out
 
 
-def test_the_search_decides_what_the_others_train(tmp_path, monkeypatch):
+def test_the_search_decides_which_recipe_is_the_best(tmp_path, monkeypatch):
     monkeypatch.setattr(lab, "RESULTS", tmp_path / "results")
     here = lab.Lab(torch.device("cpu"), tmp_path)
-    assert here.recipe()[0] == lab.USUAL
+    assert here.chosen() == lab.USUAL
     (tmp_path / "results").mkdir()
-    for folder, chosen in ((tmp_path / "results", "preset"), (tmp_path, "4,096 tokens, R-Drop")):
+    for folder, chosen in ((tmp_path / "results", "dropout 0.4"), (tmp_path, "R-Drop")):
         (folder / lab.SEARCH).write_text(json.dumps({"chosen": chosen}))
-        name, preset, objective = here.recipe()
-        assert name == chosen
+        assert here.chosen() == chosen
+    preset, objective = here.recipe(here.chosen())
     assert preset.training.max_tokens == 4096 and objective is RDrop
     for name in lab.RECIPES:
         here.recipe(name)  # every one of them is a setting that there is
@@ -360,7 +360,7 @@ def test_one_compiled_loss_serves_chunks_of_every_size():
 def test_a_gradient_that_is_wrong_is_noticed(monkeypatch):
     """Compiled against eager is a comparison that can fail."""
     here = lab.Lab(torch.device("cpu"), smoke=True)
-    preset = here.recipe()[1]
+    preset, _ = here.recipe()
     compile_as_before = Trainer._compile
 
     def compile_wrongly(self):

@@ -61,6 +61,22 @@ def test_two_answers_have_the_loss_and_the_gradients_of_its_formula():
     torch.testing.assert_close(ours, theirs)
 
 
+def test_compiled_once_the_two_answers_cost_the_same_at_every_size():
+    def count(graph, _):
+        graphs.append(graph)
+        return graph
+
+    torch.compiler.reset()
+    graphs = []
+    compiled = torch.compile(recipes.costs_and_gradients, backend=count, dynamic=True)
+    for size in (40, 33, 64):
+        logits, targets = torch.randn(2, size, 50).unbind(), torch.randint(4, 50, (size,))
+        arguments = logits, targets, 0.1, 2.5, torch.float32
+        eager = recipes.costs_and_gradients(*arguments)
+        torch.testing.assert_close(compiled(*arguments), eager)
+    assert len(graphs) == 1
+
+
 def test_a_gap_is_never_in_the_place_of_padding_or_an_end():
     states = nn.Module()
     states.model = nn.Module()
