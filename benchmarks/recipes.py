@@ -105,8 +105,8 @@ class WithGaps(nn.Module):
 class RDrop(Objective):
     """Each batch twice, with other dropout, and a cost for two answers that differ [1].
 
-    [1] Wu et al. 2021, R-Drop: Regularized Dropout for Neural Networks. Its weight for translation
-    is 5 beside the sum of the two losses, so 2.5 beside their mean.
+    [1] Liang et al. 2021, R-Drop: Regularized Dropout for Neural Networks. Its weight for
+    translation is 5 beside the sum of the two losses, so 2.5 beside their mean.
     """
 
     weight = 2.5

@@ -42,13 +42,10 @@ LONG = {"steps": 18_000, "checkpoint_every": 500}
 RECIPES: dict[str, tuple[dict, type[Objective]]] = {
     USUAL: (TWICE, Objective),
     "R-Drop": (TWICE, RDrop),
+    "d_model 256": (TWICE | WIDE, Objective),
     "R-Drop, d_model 256": (TWICE | WIDE, RDrop),
     "R-Drop, d_model 256, dropout 0.4": (TWICE | WIDE | {"dropout": 0.4}, RDrop),
     "R-Drop, d_model 256, 18,000 steps": (TWICE | WIDE | LONG, RDrop),
-    "R-Drop, 18,000 steps": (TWICE | LONG, RDrop),
-    "d_model 256, dropout 0.4": (TWICE | WIDE | {"dropout": 0.4}, Objective),
-    "dropout 0.2": (TWICE | {"dropout": 0.2}, Objective),
-    "dropout 0.4": (TWICE | {"dropout": 0.4}, Objective),
 }
 
 TOY = {"d_model": 16, "num_heads": 2, "d_ff": 32, "dropout": 0.1, "max_length": 64}

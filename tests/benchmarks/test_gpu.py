@@ -105,7 +105,7 @@ def test_the_search_decides_which_recipe_is_the_best(tmp_path, monkeypatch):
     here = lab.Lab(torch.device("cpu"), tmp_path)
     assert here.chosen() == lab.USUAL
     (tmp_path / "results").mkdir()
-    for folder, chosen in ((tmp_path / "results", "dropout 0.4"), (tmp_path, "R-Drop")):
+    for folder, chosen in ((tmp_path / "results", "d_model 256"), (tmp_path, "R-Drop")):
         (folder / lab.SEARCH).write_text(json.dumps({"chosen": chosen}))
         assert here.chosen() == chosen
     preset, objective = here.recipe(here.chosen())
