@@ -100,6 +100,14 @@ def test_only_some_parts_and_what_fails_is_said(tmp_path, monkeypatch, capsys):
     assert "Left out: another thing: no time" in captured.out
 
 
+def test_only_the_recipes_that_are_asked_for_are_tried(tmp_path):
+    options = ["--smoke", "--only", "search", "--recipe", "R-Drop", "--output", str(tmp_path)]
+    assert gpu.main(options) == 0
+    found = json.loads((tmp_path / lab.SEARCH).read_text())
+    assert [row["recipe"] for row in found["rows"]] == ["R-Drop"] == [found["chosen"]]
+    assert found["rows"][0]["objective"] == "RDrop" and found["left_out"] == []
+
+
 def test_the_search_decides_which_recipe_is_the_best(tmp_path, monkeypatch):
     monkeypatch.setattr(lab, "RESULTS", tmp_path / "results")
     here = lab.Lab(torch.device("cpu"), tmp_path)
