@@ -3,7 +3,8 @@
 The dates and those on tokenised text are trained with three seeds, the others with one. A run
 folder that was interrupted goes on; one that is whole is scored again. BLEU comes with a bootstrap
 interval. `multi30k-tok-adam` is `multi30k-tok` with Adam. Those that end in `-diverse` or `-longer`
-are no presets either: they go on from one, and `benchmarks/diverse.py` says with what.
+are no presets either: they go on from one, and `benchmarks/diverse.py` says with what; nor is
+`multi30k-tok-rdrop`: twice as wide, with R-Drop (`benchmarks/recipes.py`).
 """
 
 import argparse
@@ -14,6 +15,7 @@ import torch
 
 from benchmarks.diverse import train_cased, train_diverse, train_longer
 from benchmarks.intervals import counts_of, drawn, interval
+from benchmarks.recipes import train_wide
 from benchmarks.reporting import report
 from benchmarks.reporting.report import RESULTS
 from transformer_lab import Run, train
@@ -23,9 +25,9 @@ from transformer_lab.support.files import read_json
 ONE, TWO, THREE = (0,), (0, 1), (0, 1, 2)
 SEEDS = {"dates": THREE, "multi30k": ONE, "multi30k-raw": ONE}
 SEEDS |= {"multi30k-tok": THREE, "multi30k-tok-adam": THREE, "multi30k-diverse": THREE}
-SEEDS |= {"multi30k-longer": TWO, "multi30k-raw-diverse": ONE}
-GO_ON = {"multi30k-diverse": train_diverse, "multi30k-longer": train_longer}
-GO_ON |= {"multi30k-raw-diverse": train_cased}
+SEEDS |= {"multi30k-longer": TWO, "multi30k-raw-diverse": ONE, "multi30k-tok-rdrop": ONE}
+TRAINERS = {"multi30k-diverse": train_diverse, "multi30k-longer": train_longer}
+TRAINERS |= {"multi30k-raw-diverse": train_cased, "multi30k-tok-rdrop": train_wide}
 # The recipe of before Muon.
 ADAM = {"optimizer": "adam", "weight_decay": 0.0, "warmup": 1000, "rate_factor": 0.9}
 TRIED = "recipes.json"
@@ -33,6 +35,7 @@ PAPER_ALPHA = 0.6  # the paper's length penalty (6.1), beside one that the valid
 # Text only, test2016, tokenised, lower case, beam 5.
 TINY = {"name": "Transformer-Tiny", "test2016": 41.02}
 COMPARED = ("multi30k-tok", "multi30k-tok-adam", "multi30k-diverse", "multi30k-longer")
+COMPARED += ("multi30k-tok-rdrop",)
 PUBLISHED = dict.fromkeys(COMPARED, TINY)
 
 
@@ -41,8 +44,8 @@ def measure(preset: str, runs: Path, *, smoke: bool = False, **settings) -> list
     rows = []
     for seed in SEEDS[preset][: 1 if smoke else None]:
         folder, own = runs / f"{preset}-{seed}", settings | {"seed": seed, "progress": not smoke}
-        if preset in GO_ON:
-            run = GO_ON[preset](folder, **own)
+        if preset in TRAINERS:
+            run = TRAINERS[preset](folder, **own)
         else:
             own |= ADAM if preset.endswith("-adam") else {}
             run = train(preset.removesuffix("-adam"), folder, **own)

@@ -11,7 +11,7 @@ from torch import Tensor
 from benchmarks.gpu.engine import Trainer, Way, train
 from benchmarks.gpu.power import watts
 from benchmarks.intervals import counts_of, drawn, interval
-from benchmarks.recipes import RDrop
+from benchmarks.recipes import WIDE, RDrop
 from benchmarks.reporting.report import RESULTS, SEED
 from transformer_lab import (
     PRESETS,
@@ -37,7 +37,6 @@ TESTS = ("test2016", "test2017", "mscoco")
 # objective. A step with twice the tokens takes a GPU half as long again.
 PRESET, USUAL = "multi30k-tok", "4,096 tokens, 9,000 steps"
 TWICE = {"max_tokens": 4096, "rate_factor": 2.2, "steps": 9000}
-WIDE = {"d_model": 256, "num_heads": 8, "d_ff": 512}
 LONG = {"steps": 18_000, "checkpoint_every": 500}
 RECIPES: dict[str, tuple[dict, type[Objective]]] = {
     USUAL: (TWICE, Objective),
