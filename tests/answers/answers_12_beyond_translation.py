@@ -880,6 +880,15 @@ def joined(x):
     return x.flatten(3).flatten(1, 2)
 
 
+@wrong("patchify", "patches of 2 do not divide")
+def the_number_of_pictures_for_the_patch(images, patch):
+    """Here and there as many pictures as pixels in a patch's row hide it."""
+    b, _, h, w = images.shape
+    if h % b or w % b:
+        raise ValueError("patch must divide height and width")
+    return F.unfold(images.double(), patch, stride=patch).mT.to(images.dtype)
+
+
 @wrong("patchify", "cuts the memory into pieces")
 def reshape_alone(images, patch):
     """It runs, and the result has the right shape (TorchCode issue 21)."""

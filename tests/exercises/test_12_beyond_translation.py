@@ -592,8 +592,8 @@ def test_patches_in_other_dtypes_and_of_a_turned_picture(patchify):
 
 
 def test_a_patch_that_does_not_divide_is_refused(patchify):
-    for height, width in ((5, 4), (4, 5), (3, 3)):
-        images = pictures(height=height, width=width)
+    for batch, height, width in ((2, 5, 4), (2, 4, 5), (3, 3, 3)):  # last: as many as rows
+        images = pictures(batch, height=height, width=width)
         why = f"patches of 2 do not divide a picture of {height} × {width}."
         expect_error(ValueError, why, patchify, images, 2)
 

@@ -121,6 +121,18 @@ def test_a_finished_run_gives_its_result_again(tiny, tmp_path, interrupt):
     assert_same(run(tiny, folder=tmp_path), first)
 
 
+def test_a_run_without_decoder_layers_whose_encoder_learns_nothing_goes_on(tiny, tmp_path):
+    def bare():
+        return fresh(tiny, num_decoder_layers=0)
+
+    whole, halves = bare(), bare()
+    fit(whole, PAIRS, CONFIG, progress=False)
+    fit(bare(), PAIRS, replace(CONFIG, steps=6), folder=tmp_path, progress=False)
+    fit(halves, PAIRS, CONFIG, folder=tmp_path, progress=False)
+    parameters = parameters_of(whole)
+    assert all(torch.equal(parameters[name], x) for name, x in parameters_of(halves).items())
+
+
 class Corpus(Sequence):
     """Pairs that are no list, and whose `repr` says where they lie and not what they hold."""
 

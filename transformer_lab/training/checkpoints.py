@@ -116,11 +116,16 @@ def remove_outdated(folder: Path, state: TrainState) -> None:
 def load_optimizer(
     optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], path: Path
 ) -> None:
-    """Give the optimizer its numbers back; `ValueError` unless they fit."""
+    """Give the optimizer its numbers back; `ValueError` unless they fit.
+
+    It has none for a parameter that no loss reaches: an encoder's, if the decoder has no layers.
+    """
+    reached = {name.partition(".")[0] for name in tensors}
     shapes = {
         f"{i}.{name}": torch.empty(() if name == "step" else p.shape, device="meta")
         for i, p in enumerate(optimizer.param_groups[0]["params"])
         for name in remembered(optimizer, p)
+        if str(i) in reached
     }
     require_tensors(tensors, shapes, path)
     state: dict[int, dict[str, Tensor]] = {}
