@@ -165,8 +165,9 @@ def measure(*, smoke: bool = False) -> list[dict]:
     return rows
 
 
-def table(rows: list[dict]) -> str:
+def table(result: dict) -> str:
     """Return the shares, and below them where the time goes, as Markdown."""
+    rows = result["rows"]
     shares = [
         [
             row["step"],
@@ -200,7 +201,7 @@ def main(arguments: list[str] | None = None) -> None:
     result["rows"] = measure(smoke=options.smoke)
     if output:
         report.write(output / "limits.json", result)
-    print(table(result["rows"]))
+    print(table(result))
 
 
 if __name__ == "__main__":

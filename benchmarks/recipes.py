@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.reporting import report
-from benchmarks.reporting.report import RESULTS
+from benchmarks.reporting.report import RESULTS, markdown
 from transformer_lab import (
     EOS,
     PAD,
@@ -249,6 +249,10 @@ def cut(word: str, ranks: dict, rng: random.Random, probability: float = 0.1) ->
         pieces[place : place + 2] = [pieces[place] + pieces[place + 1]]
 
 
+ABOUT = {
+    "way": "On a quarter of the pairs: validation set, beam 5, the paper's length penalty",
+    "run": "On all pairs: the same, of the presets and of what else was tried",
+}
 # What is changed, by the name of the row: settings, the objective, how the pairs are encoded.
 WAYS = {
     "the published shape": ({}, Objective),
@@ -333,6 +337,22 @@ def scores_of(run: Run, train_pairs: TextPairs) -> dict:
         outputs = run.translate(list(sources), beam=beam, alpha=alpha)
         row[name] = score(DATA, outputs, references)["bleu"]
     return row
+
+
+def table(result: dict) -> str:
+    """Return the ways on a quarter of the pairs, then the runs on all of them, the best first."""
+    ways = sorted(result["rows"], key=lambda row: list(WAYS).index(row["way"]))
+    runs = sorted(result["tried"], key=lambda row: -row["bleu_beam_5"])
+    names = ["train_loss", "nats_per_sentence", "bleu_beam_5", "bleu_alpha_1.5"]
+    columns = ["seed", "steps", "training loss", "nats per sentence", "BLEU", "at penalty 1.5"]
+    texts = []
+    for kind, rows in (("way", ways), ("run", runs)):
+        lines = [
+            [row[kind], row["seed"], f"{row['step']:,}", *(f"{row[name]:.2f}" for name in names)]
+            for row in rows
+        ]
+        texts.append(f"{ABOUT[kind]}\n\n{markdown([kind, *columns], lines)}")
+    return "\n\n".join(texts)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -180,10 +180,10 @@ def row(factor: str, name: str, scores: list[dict], base: list[dict]) -> dict:
     }
 
 
-def table(rows: list[dict]) -> str:
+def table(result: dict) -> str:
     """Return the rows as Markdown."""
     lines = []
-    for each in rows:
+    for each in result["rows"]:
         difference = f"{each['difference']:+.2f} ({each['low']:+.2f} to {each['high']:+.2f})"
         seeds = ", ".join(f"{s['bleu']:.2f}" for s in each["seeds"])
         verdict = "yes" if each["survives"] else "no"
@@ -211,7 +211,7 @@ def main(arguments: list[str] | None = None) -> None:
     result["rows"] = measure(options.runs, tuple(options.seeds), smoke=options.smoke)
     if output and set(options.seeds) == set(SEEDS):
         report.write(output / "table3.json", result)
-    print(table(result["rows"]))
+    print(table(result))
 
 
 if __name__ == "__main__":

@@ -39,3 +39,21 @@ def test_a_preset_is_scored_with_intervals_beside_what_was_tried(captions, tmp_p
     assert penalties.count(0.6) == 3 and penalties.count(None) >= 3  # each seed, in both ways
     for row in found["rows"]:
         assert set(row["scores_paper_alpha"]) == set(row["scores"]) == {"test2016"}
+
+
+def test_the_wide_run_is_trained_with_r_drop_at_its_own_width(captions, tmp_path, monkeypatch):
+    splits = {"train": captions, "val": captions[:3], "test2016": captions[:4]}
+    for module in (runs, quality):
+        monkeypatch.setattr(module, "load_task", lambda *_: splits)
+    asked, forward = [], recipes.RDrop.forward
+
+    def recorded(self, *batch):
+        asked.append(self.states.model.config)
+        return forward(self, *batch)
+
+    monkeypatch.setattr(recipes.RDrop, "forward", recorded)
+    few = recipes._pieces(60) | {"num_encoder_layers": 1, "num_decoder_layers": 1, "steps": 2}
+    (row,) = quality.measure("multi30k-tok-rdrop", tmp_path, smoke=True, **few)
+    sizes = asked[0].d_model, asked[0].num_heads, asked[0].d_ff
+    assert len(asked) == 2 and sizes == (256, 8, 512)
+    assert row["training"]["steps"] == 2 and row["training"]["optimizer"] == "muon"
