@@ -772,6 +772,16 @@ def with_a_softmax_in_float32_and_back(query, key, value, mask=None):
     return weights @ value, weights
 
 
+@wrong("scaled_dot_product_attention", "subtracted from masked scores", "higher by more")
+def a_few_subtracted(query, key, value, mask=None):
+    """BERT subtracts 10,000; less is enough as long as no masked key is liked much more."""
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = scores - 30 * (1 - mask.to(scores.dtype))
+    weights = scores.softmax(-1)
+    return weights @ value, weights
+
+
 @wrong("scaled_dot_product_attention", "does not fit into float16", "−math.inf")
 def attention_minus_1e9_in_half_precision(query, key, value, mask=None):
     """`scores.masked_fill(mask == 0, -1e9)`, the Annotated Transformer's line: no such float16."""
@@ -1477,6 +1487,13 @@ def repaired_by_scaling_the_query(query, key, value):
     scores = torch.einsum("...id,...jd->...ij", query / query.shape[-1] ** 0.5, key)
     exp = torch.exp(scores - scores.max(dim=-1, keepdim=True)[0])
     return (exp / exp.sum(dim=-1, keepdim=True)).matmul(value)
+
+
+@wrong("repaired_attention", "divided by √d_k once more, after the softmax")
+def the_old_division_left_in(query, key, value):
+    """The new one is put in, the old one forgotten: with large scores nothing shows."""
+    root = math.sqrt(query.shape[-1])
+    return (query @ key.mT / root).softmax(-1) / root @ value
 
 
 @wrong("repaired_attention", "both bugs are still there")

@@ -430,6 +430,14 @@ def in_three_loops(tokens, pad_id):
     return mask
 
 
+@wrong("decoder_mask", "Your code stopped", "must match the size")
+def decoder_mask_of_a_fixed_size(tokens, pad_id):
+    """A buffer that was large enough for every text of the notebook."""
+    L = tokens.shape[1]
+    past = torch.ones(10, 10, dtype=torch.bool).tril()
+    return (tokens != pad_id)[:, None, None] & past[:L, :L]
+
+
 @wrong("decoder_mask", "only the causal mask", "pads can be seen")
 def no_padding(tokens, pad_id):
     """Padding forgotten, the batch kept."""
@@ -910,6 +918,31 @@ def as_a_table_of_differences(model, tokens):
         after = seeded(model, changed).double().nan_to_num(neginf=-1e6)
         table[:, t] = (after - before).abs().amax(dim=(0, 2))
     return (table.triu(1) > 1e-6).any()
+
+
+@wrong("leaks_future", "a leak is missed that goes from one token to one position")
+def every_other_suffix_changed(model, tokens):
+    """Half of the places are enough, one would think."""
+    V = model(tokens).shape[-1]
+    for t in range(1, tokens.shape[1], 2):
+        changed = tokens.clone()
+        changed[:, t:] = (changed[:, t:] + 1) % V
+        if not torch.allclose(model(changed)[:, :t], model(tokens)[:, :t], atol=1e-6):
+            return True
+    return False
+
+
+@wrong("leaks_future", "from token 11 to position 2")
+def only_the_tokens_just_before(model, tokens):
+    """A window, as if a leak were always short."""
+    V = model(tokens).shape[-1]
+    for t in range(1, tokens.shape[1]):
+        changed = tokens.clone()
+        changed[:, t] = (changed[:, t] + 1) % V
+        near = slice(max(0, t - 5), t)
+        if not torch.allclose(model(changed)[:, near], model(tokens)[:, near], atol=1e-6):
+            return True
+    return False
 
 
 @wrong("leaks_future", "knows the mean of *all* tokens")

@@ -191,6 +191,15 @@ def step_by_step_with_the_rotation(length, d_model):
     return torch.stack(rows)
 
 
+@wrong("sinusoidal_encoding", "sinusoidal_encoding(5, 512)")
+def the_power_before_the_root(length, d_model):
+    """The same number on paper; 10000 to the power of 510 is no float."""
+    t = torch.arange(length, dtype=torch.float64)[:, None]
+    powers = 10000.0 ** torch.arange(0, d_model, 2, dtype=torch.float64)
+    angles = t / powers ** (1 / d_model)
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1).float()
+
+
 @wrong("sinusoidal_encoding", "all sines come first")
 def sines_then_cosines(length, d_model):
     """tensor2tensor's layout, and that of many fairseq models."""

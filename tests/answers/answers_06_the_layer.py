@@ -1723,6 +1723,15 @@ class DecoderInALoop(GivenDecoder):
         return x
 
 
+@wrong("DecoderLayer", "a causal mask is put in beside target_mask")
+class DecoderAddsACausalMask(DecoderParts):
+    """No harm where the caller's mask is causal already."""
+
+    def own(self, x, mask):
+        past = lab.causal_mask(x.shape[1])
+        return self.self_attention(x, x, x, mask if mask is None else mask & past)
+
+
 @wrong("DecoderLayer", "target_mask is ignored")
 class DecoderSeesTheFuture(DecoderParts):
     """Nothing breaks, and training looks wonderful."""

@@ -741,6 +741,16 @@ class WithGather(Given):
         )
 
 
+@wrong("TokenEmbedding", "those of the first call")
+class ScaledOnce(Given):
+    """To save a product."""
+
+    def forward(self, tokens):
+        if not hasattr(self, "scaled"):
+            self.scaled = self.table * math.sqrt(self.d_model)
+        return self.scaled[tokens]
+
+
 @wrong("TokenEmbedding", "not multiplied by √d_model")
 class Unscaled(Given):
     """nn.Embedding does no more."""

@@ -582,6 +582,22 @@ def with_autograd_grad(model, batches, loss_fn):
     return np.float64(total / tokens)
 
 
+@wrong("accumulate_gradients", "two modules share is divided twice")
+def divided_module_by_module(model, batches, loss_fn):
+    """A tied matrix belongs to two modules."""
+    model.zero_grad()
+    total = tokens = 0
+    for batch in batches:
+        loss, count = loss_fn(model, batch)
+        loss.backward()
+        total, tokens = total + loss.item(), tokens + count
+    for module in model.modules():
+        for parameter in module.parameters(recurse=False):
+            if parameter.grad is not None:
+                parameter.grad /= tokens
+    return total / tokens
+
+
 @wrong("accumulate_gradients", "the means are averaged")
 def mean_of_means(model, batches, loss_fn):
     """What transformers and torchtune did until October 2024."""
@@ -805,6 +821,19 @@ def by_numpy(state_dicts):
             mean = np.mean([s[name].double().numpy() for s in state_dicts], axis=0)
             result[name] = torch.as_tensor(mean).to(tensor.dtype)
     return result
+
+
+@wrong("average_checkpoints", "['counts']")
+def only_int64_and_bool_are_whole(state_dicts):
+    """The two whole kinds that one has seen; there are others."""
+    mean = {}
+    for name, last in state_dicts[-1].items():
+        if last.dtype in (torch.int64, torch.bool):
+            mean[name] = last.clone()
+        else:
+            every = torch.stack([state[name].double() for state in state_dicts])
+            mean[name] = every.mean(0).to(last.dtype)
+    return mean
 
 
 @wrong("average_checkpoints", "cut down to whole numbers")

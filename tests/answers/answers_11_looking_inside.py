@@ -276,6 +276,13 @@ def hits(weights, truth):
     return truth.gather(-1, weights.argmax(-1, keepdim=True))[:, 0].double()
 
 
+@wrong("alignment_error", "Your code stopped", "weights (1, 6)")
+def all_axes_of_length_one_squeezed(weights, truth):
+    """One query has only one row."""
+    hit = truth.gather(-1, weights.argmax(-1, keepdim=True)).squeeze()
+    return 1 - hit[truth.any(-1)].float().mean().item()
+
+
 @wrong("alignment_error", "share of right rows")
 def right_rows(weights, truth):
     """Accuracy."""

@@ -576,6 +576,20 @@ def test_a_mask_hides_however_low_the_other_scores_are(scaled_dot_product_attent
     check_attention(scaled_dot_product_attention, *given, mistakes=mistakes, nan=nan)
 
 
+def test_a_mask_hides_however_high_the_masked_scores_are(scaled_dot_product_attention):
+    query, key, value = inputs(2, d_k=4)
+    query[..., -1], key[..., -1], key[:, -1, -1] = 12, 0, 10  # the last key's are higher by 60
+    mask = torch.ones(3, 5).bool()
+    mask[:, -1] = False
+    scores = query @ key.transpose(-2, -1) / 2
+    mistakes = {}
+    for number in (20, 50):
+        weights = (scores - number * ~mask).softmax(-1)
+        why = f"{number} or so is subtracted from masked scores: they can be higher by more."
+        mistakes[f"{why} Fill with −inf."] = weights @ value, weights
+    check_attention(scaled_dot_product_attention, query, key, value, mask, mistakes=mistakes)
+
+
 def test_attention_in_half_and_double_precision(scaled_dot_product_attention):
     for dtype in (torch.float16, torch.float64):
         given = [x.to(dtype) for x in inputs(2)]
@@ -792,13 +806,13 @@ def test_repaired_attention_begins_anew_in_each_call(repaired_attention):
     expect_no_memory(repaired_attention, lambda *given: attend(*given)[0], square(6), square(6))
 
 
-def test_repaired_attention_with_large_scores(repaired_attention):
-    query, key, value = inputs(2)
-    given = 100 * query, 10 * key, value
-    expect(repaired_attention(*given), attend(*given)[0], repair_mistakes(*given), nan=OVERFLOW)
-
-
 def test_repaired_attention_is_attention(repaired_attention):
     ones = inputs(1), inputs(2, queries=1), inputs(2, keys=1), inputs(2, d_v=1)
     for given in (square(2), inputs(2), inputs(), square(2, 3), inputs(2, 4), *ones):
         expect(repaired_attention(*given), attend(*given)[0], repair_mistakes(*given))
+
+
+def test_repaired_attention_with_large_scores(repaired_attention):
+    query, key, value = inputs(2)
+    given = 100 * query, 10 * key, value
+    expect(repaired_attention(*given), attend(*given)[0], repair_mistakes(*given), nan=OVERFLOW)

@@ -299,6 +299,8 @@ def test_a_key_must_be_real_and_not_in_the_future(decoder_mask):
     ):
         right = both(tokens, pad_id)
         expect(decoder_mask(tokens, pad_id), right, decoder_mistakes(tokens, pad_id))
+    long = TEXTS[:2].repeat(1, 8)
+    expect(decoder_mask(long, 3), both(long, 3), call=f"decoder_mask of {long.shape[1]} tokens")
 
 
 # ---- masked_softmax
@@ -572,19 +574,16 @@ def model_that_sees_the_next_token(tokens):
     return honest_model(tokens) + F.pad(x[:, 1:], (0, 0, 0, 1))
 
 
-def model_that_leaks_from_3_to_1(tokens):
-    """Only the logits at position 1 know of the future, and only of token 3."""
-    logits = honest_model(tokens).clone()
-    if tokens.shape[1] > 3:
-        logits[:, 1] += vectors(tokens)[:, 3]
-    return logits
+def model_that_leaks(start, end):
+    """Only the logits at position `end` know of the future, and only of token `start`."""
 
+    def model(tokens):
+        logits = honest_model(tokens).clone()
+        if tokens.shape[1] > start:
+            logits[:, end] += vectors(tokens)[:, start]
+        return logits
 
-def model_that_leaks_from_5_to_0(tokens):
-    logits = honest_model(tokens).clone()
-    if tokens.shape[1] > 5:
-        logits[:, 0] += vectors(tokens)[:, 5]
-    return logits
+    return model
 
 
 def model_that_leaks_from_the_last_to_the_one_before(tokens):
@@ -752,10 +751,12 @@ def test_a_leak_between_two_positions_is_found(leaks_future):
     for model, where in (
         (model_that_sees_the_next_token, "from each token to the one before it"),
         (model_that_leaks_from_the_last_to_the_one_before, "from the last to the one before it"),
-        (model_that_leaks_from_3_to_1, "from token 3 to position 1"),
-        (model_that_leaks_from_5_to_0, "from token 5 to position 0"),
     ):
         judge(leaks_future, model, TOKENS, True, why.format(where))
+    for start, end in ((3, 1), (5, 0), (1, 0), (2, 1), (4, 3), (9, 8), (11, 2)):
+        where = f"from token {start} to position {end}"
+        tokens = TOKENS if start < 6 else TOKENS.repeat(1, 2)
+        judge(leaks_future, model_that_leaks(start, end), tokens, True, why.format(where))
 
 
 def test_a_small_leak_is_found(leaks_future):

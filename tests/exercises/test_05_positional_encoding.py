@@ -226,6 +226,8 @@ def test_the_encoding_of_a_long_text(sinusoidal_encoding):
     expect(nearly(answer, right), right, mistakes, call="sinusoidal_encoding(1100, 6)")
     right, answer = table_of(6000, 2).float(), sinusoidal_encoding(6000, 2)
     expect(nearly(answer, right), right, call="sinusoidal_encoding(6000, 2)")
+    right, answer = table_of(5, 512).float(), sinusoidal_encoding(5, 512)
+    expect(nearly(answer, right), right, call="sinusoidal_encoding(5, 512)")
 
 
 def nearly(answer, right):
@@ -567,6 +569,7 @@ def test_positions_from_0_and_one_far_on(rotate):
     x, far = torch.randn(2, 3, 8), torch.tensor([1100, 3, 1099])
     right = turn(x, far).float()
     expect(nearly(rotate(x, far), right), right, rotate_mistakes(x, far), call="rotate(x, far on)")
+    check_rotate(rotate, torch.randn(1, 2, 512), torch.tensor([3, 1]))
 
 
 def test_rotate_in_half_and_double_precision(rotate):

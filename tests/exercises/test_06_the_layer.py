@@ -1019,6 +1019,9 @@ def decoder_mistakes(true, x, memory, target_mask, memory_mask):
                 else None
             )
         ),
+        "a causal mask is put in beside target_mask: the caller says what is to be hidden.": (
+            lambda: run(lambda x: own(x, x, target_mask & lab.causal_mask(x.shape[1])))
+        ),
         "memory_mask is ignored: the source's padding is read.": (
             lambda: run(c=lambda y: crossed(y, memory))
         ),
@@ -1169,6 +1172,12 @@ def test_the_decoder_layer_with_masks(DecoderLayer):
     for B, Lt, Ls in ((3, 4, 5), (2, 6, 4), (2, 5, 5)):
         masks = target_mask_for(B, Lt), some_keys(B, Ls)
         check_decoder(DecoderLayer, 2, *texts(B, Lt, Ls, 8), *masks)
+
+
+def test_the_decoder_layer_with_masks_of_other_shapes(DecoderLayer):
+    each = (torch.arange(5) + torch.arange(4)[:, None]) % 3 > 0  # (Lt, Ls): every query its own
+    for masks in ((some_keys(3, 4), each), (None, each.expand(3, 1, 4, 5))):
+        check_decoder(DecoderLayer, 2, *texts(3, 4, 5, 8), *masks)
 
 
 def test_the_decoder_layer_with_one_mask(DecoderLayer):

@@ -565,6 +565,16 @@ def test_the_embedding_in_both_modes(TokenEmbedding):
         )
 
 
+def test_a_table_that_has_changed(TokenEmbedding):
+    module, table = made_embedding(TokenEmbedding, 11, 6)
+    before = table[TOKENS] * math.sqrt(6)
+    module(TOKENS)
+    with torch.no_grad():
+        module.table.neg_()  # as a step of the optimizer changes it
+    old = "the rows are those of the first call: the table has changed since. Scale in each call."
+    expect(module(TOKENS), -before, {old: before})
+
+
 def test_the_table_learns(TokenEmbedding):
     module, _ = made_embedding(TokenEmbedding, 11, 6)
     answer = module(TOKENS)

@@ -383,6 +383,12 @@ def test_a_sentence_of_pads_alone_counts_nothing(smoothed_cross_entropy):
     expect_loss(smoothed_cross_entropy, logits, targets, 0, 0.1)
 
 
+def test_the_loss_of_a_batch_that_was_transposed(smoothed_cross_entropy):
+    logits, targets = a_batch((3, 5, 6), 0)
+    logits, targets = (x.transpose(0, 1) for x in (logits, targets))  # not row by row in memory
+    expect_loss(smoothed_cross_entropy, logits, targets, 0, 0.1)
+
+
 def test_a_token_that_is_certain_counts(smoothed_cross_entropy):
     logits, targets = a_batch((2, 5, 6), 0)
     logits[0, 0, targets[0, 0]] = 200

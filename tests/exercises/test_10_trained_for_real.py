@@ -681,6 +681,23 @@ def test_a_batch_of_pads_alone_does_no_harm(accumulate_gradients):
     expect_mean_loss(came, model, batches, loss, call)
 
 
+def test_a_parameter_that_two_modules_share(accumulate_gradients):
+    model, batches = Model(), uneven_batches()
+    model.out.weight = model.table
+    losses, counts = zip(*(summed_loss(model, batch) for batch in batches), strict=True)
+    shared = [model.table, model.out.bias]
+    right = torch.autograd.grad(sum(losses) / sum(counts), shared)
+    accumulate_gradients(model, batches, summed_loss)
+    twice = "the gradient of a parameter that two modules share is divided twice: go through "
+    expect(
+        tuple(p.grad for p in shared),
+        right,
+        {f"{twice}`model.parameters()`, which has it once.": (right[0] / sum(counts), right[1])},
+        names=("The gradient of the shared table", "The gradient of out.bias"),
+        call="accumulate_gradients(model whose output layer shares the table, batches, loss_fn)",
+    )
+
+
 def test_one_batch_and_double_precision(accumulate_gradients):
     model = Model().double()
     came, loss = expect_accumulated(accumulate_gradients, model, uneven_batches()[2:])
@@ -700,6 +717,7 @@ def states(count=3, dtype=torch.float32):
                 "norm.num_batches_tracked": torch.tensor(100 * (step + 1) + 7 * step**2),
                 "seen": torch.tensor([step == 0, step != 1, step == count - 1]),
                 "ids": torch.randint(0, 9, (2, 3)),
+                "counts": torch.randint(0, 9, (5,), dtype=torch.int32),
             }
         )
     return found

@@ -237,6 +237,7 @@ def test_an_error_of_nothing_and_of_all(alignment_error):
     best[2] = False
     for truth in (best, best.roll(1, -1)):
         expect(alignment_error(w, truth), error_of(w, truth), error_mistakes(w, truth))
+        expect(alignment_error(w[:1], truth[:1]), error_of(w[:1], truth[:1]))  # one row
 
 
 def test_each_error_is_computed_anew(alignment_error):

@@ -837,6 +837,10 @@ def test_a_process_without_a_real_token(repaired_shares):
     real[1::3] = False
     check_shares(repaired_shares, losses, real, 3)
     check_shares(repaired_shares, *shared_batch(2, 4), 3)  # fewer sentences than processes
+    for empty in range(4):  # beside another sentence in the same process
+        losses, real = shared_batch(4, 3)
+        real[empty] = False
+        check_shares(repaired_shares, losses, real, 2)
 
 
 def test_what_stands_at_padded_places_does_not_count(repaired_shares):
