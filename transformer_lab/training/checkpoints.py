@@ -125,7 +125,7 @@ def load_optimizer(
         f"{i}.{name}": torch.empty(() if name == "step" else p.shape, device="meta")
         for i, p in enumerate(optimizer.param_groups[0]["params"])
         for name in remembered(optimizer, p)
-        if str(i) in reached
+        if str(i) in reached or not reached
     }
     require_tensors(tensors, shapes, path)
     state: dict[int, dict[str, Tensor]] = {}
