@@ -89,10 +89,11 @@ def ship(run: Run, folder: Path, *, start: Path | None = None, progress: bool = 
     if start:
         metrics["start"] = {name: read_json(start / METRICS)[name] for name in ("steps", "seconds")}
     metrics["scores"] = run.evaluate(progress=progress)
+    text = card(run, metrics).encode()  # a run of another task ends here, before a file is written
     save(run.model, folder)
     write_tensors(folder / WEIGHTS_FILE, half)
     run.tokenizer.save(folder / TOKENIZER)
-    write_atomically(folder / "CARD.md", card(run, metrics).encode())
+    write_atomically(folder / "CARD.md", text)
     write_json(folder / METRICS, metrics)
     return metrics
 

@@ -330,7 +330,8 @@ class Run:
         return scores
 
     def save(self, history: list[dict], notes: dict, *, progress: bool = False) -> None:
-        """Write the model, the tokenizer, the history, and last the metrics."""
+        """Write the model, the tokenizer, the history, and last the metrics: then it is whole."""
+        (self.folder / METRICS).unlink(missing_ok=True)  # those of a shorter run
         save(self.model, self.folder)
         self.tokenizer.save(self.folder / TOKENIZER)
         write_json(self.folder / HISTORY, history)
