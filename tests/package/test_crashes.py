@@ -211,6 +211,18 @@ def test_a_missing_snapshot_is_named(tmp_path):
         train(tmp_path, SHORT)
 
 
+def test_a_run_made_longer_and_killed_before_its_scores_is_not_whole(tmp_path, monkeypatch):
+    train(tmp_path, SHORT)
+    monkeypatch.setattr(runs.Run, "evaluate", None)  # the weights are written, nothing is scored
+    with pytest.raises(TypeError):
+        train(tmp_path, replace(SHORT, steps=4))
+    with pytest.raises((OSError, ValueError), match=r"metrics\.json"):
+        runs.load_run(tmp_path)
+    monkeypatch.undo()
+    train(tmp_path, replace(SHORT, steps=4))
+    assert runs.load_run(tmp_path)
+
+
 def test_a_damaged_state_is_named(tmp_path):
     train(tmp_path, SHORT)
     (tmp_path / STATE).write_bytes((tmp_path / STATE).read_bytes()[:-1])
