@@ -72,7 +72,16 @@ def _train_bpe(texts: list[str], vocab_size: int, alphabet: list[str]) -> "Token
     bpe.train_from_iterator((SPACE + text for text in texts), trainer)
     model = json.loads(bpe.to_str())["model"]
     pieces = sorted(model["vocab"], key=model["vocab"].get)
-    return Tokenizer(pieces, [tuple(pair) for pair in model["merges"]])
+    merges = [tuple(pair) for pair in model["merges"]]
+    # A text may spell "<unk>"; as a piece it would be taken for the special one.
+    return Tokenizer(
+        [piece for piece in pieces if not _spells_special(piece)],
+        [pair for pair in merges if not _spells_special("".join(pair))],
+    )
+
+
+def _spells_special(piece: str) -> bool:
+    return any(special in piece for special in SPECIAL)
 
 
 def _with_words(model):

@@ -253,3 +253,13 @@ def test_multi30k_comes_back_exactly():
         assert learned.decode(ids) == text or text in unknown
     words = sum(len(text.split()) for text in texts)
     assert sum(map(len, rows)) < 1.5 * words, "most words are one piece"
+
+
+def test_a_text_that_spells_a_special_token_is_no_special_token(tmp_path):
+    text, letters = "天<unk>地", "天地人日月山水火"
+    texts = [f"{one}<unk>{other}" for one in letters for other in letters]
+    tokenizer = train_tokenizer(texts, vocab_size=40)
+    assert len(set(tokenizer.pieces)) == len(tokenizer.pieces)
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    tokenizer.save(tmp_path / "tokenizer.json")
+    assert Tokenizer.load(tmp_path / "tokenizer.json").encode(text) == tokenizer.encode(text)
