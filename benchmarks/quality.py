@@ -1,9 +1,10 @@
 """`python -m benchmarks.quality dates multi30k multi30k-tok`: train presets, score their test sets.
 
 `SEEDS` says with how many seeds each is trained. A run folder that was interrupted goes on; one
-that is whole is scored again. BLEU comes with a bootstrap interval. `multi30k-tok-adam` is `multi30k-tok` with Adam. Those that end in `-diverse` or `-longer`
-are no presets either: they go on from one, and `benchmarks/diverse.py` says with what; nor is
-`multi30k-tok-rdrop`: twice as wide, with R-Drop (`benchmarks/recipes.py`).
+that is whole is scored again. BLEU comes with a bootstrap interval. `multi30k-tok-adam` is
+`multi30k-tok` with Adam. Those that end in `-diverse` or `-longer` are no presets either: they go
+on from one, and `benchmarks/diverse.py` says with what; nor is `multi30k-tok-rdrop`: twice as wide,
+with R-Drop (`benchmarks/recipes.py`).
 """
 
 import argparse

@@ -1035,6 +1035,18 @@ def all_in_the_dtype_of_x(x, positions):
     return out
 
 
+@wrong("rotate", "rotate(x (1, 2, 512)")
+def turned_by_the_root_of_a_power(x, positions):
+    """10000 to the power of 510 is no float."""
+    d = x.shape[-1]
+    powers = 10000.0 ** torch.arange(0, d, 2, dtype=torch.float64)
+    angles = positions[:, None] / powers ** (1 / d)
+    even, odd = x[..., 0::2].double(), x[..., 1::2].double()
+    cos, sin = angles.cos(), angles.sin()
+    turned = torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1)
+    return turned.flatten(-2).to(x.dtype)
+
+
 @wrong("rotate", "turned backwards, clockwise")
 def clockwise(x, positions):
     """The direction of the clocks, and of shift_matrix."""

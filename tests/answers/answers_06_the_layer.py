@@ -1723,6 +1723,15 @@ class DecoderInALoop(GivenDecoder):
         return x
 
 
+@wrong("DecoderLayer", "memory_mask (4, 5)")
+class DecoderMaskOfTheFirstQuery(DecoderParts):
+    """Enough for padding, which is the same for all queries."""
+
+    def crossed(self, x, memory, mask):
+        first = mask if mask is None else mask[..., :1, :]
+        return self.cross_attention(x, memory, memory, first)
+
+
 @wrong("DecoderLayer", "a causal mask is put in beside target_mask")
 class DecoderAddsACausalMask(DecoderParts):
     """No harm where the caller's mask is causal already."""
