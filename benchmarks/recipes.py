@@ -280,7 +280,7 @@ WAYS = {
 }
 
 
-def measure(name: str, seed: int, runs: Path, *, smoke: bool = False) -> dict:
+def measure(name: str, seed: int, runs: Path, *, device: str = "cpu", smoke: bool = False) -> dict:
     """Train one way, or go on, and return its row; one that is there already is returned."""
     changes, objective, *encode = WAYS[name]
     folder = runs / f"{name} {seed}"
@@ -300,10 +300,11 @@ def measure(name: str, seed: int, runs: Path, *, smoke: bool = False) -> dict:
         pairs = encode[0](tokenizer, chosen)
     preset = find_preset(DATA, settings | _pieces(tokenizer.vocab_size))
     torch.manual_seed(seed)
-    model = Transformer(preset.model)
+    model = Transformer(preset.model).to(device)
     with mock.patch("transformer_lab.training.loop.Objective", objective):
         history = fit(model, pairs, preset.training, folder=folder, progress=False)
     row = {"way": name, "seed": seed, "changes": changes, "objective": objective.__name__}
+    row["device"] = device
     row |= _effort(history) | scores_of(Run(folder, model, tokenizer, DATA, 5), chosen)
     write_json(path, row)
     return row
@@ -365,13 +366,15 @@ def main(arguments: list[str] | None = None) -> None:
     add("--tried", type=Path, nargs="+", default=(), help="run folders of recipes on all pairs")
     add("--output", type=Path, help=f"folder for the result ({RESULTS.name}/)")
     add("--threads", type=int, default=1, help="CPU threads (1)")
+    add("--device", default="cpu", help="cpu or cuda (cpu)")
     add("--smoke", action="store_true", help="toy sizes; writes only to --output")
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     options.runs /= "smoke" if options.smoke else ""  # no toy is taken for a real run
     for seed in options.seeds:
         for name in options.ways:
-            print(measure(name, seed, options.runs, smoke=options.smoke), flush=True)
+            how = {"device": options.device, "smoke": options.smoke}
+            print(measure(name, seed, options.runs, **how), flush=True)
     output = options.output or (None if options.smoke else RESULTS)
     if output:
         result = report.describe_run("recipes", smoke=options.smoke)

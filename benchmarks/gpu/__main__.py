@@ -20,7 +20,9 @@ from benchmarks.reporting import report
 from benchmarks.reporting.report import RESULTS
 
 PARTS: dict[str, tuple[Callable[[Lab], dict], float]] = {  # and the seconds that each may take
-    "time_to_quality": (quality.time_to_quality, 120),
+    "time_to_quality": (quality.time_to_quality, 240),
+    "ladder": (quality.ladder, 60),
+    "small": (quality.small, 180),
     "inference": (inference.inference, 40),
     "speed": (speed.speed, 100),
     "quality": (quality.quality, 220),

@@ -38,6 +38,9 @@ TESTS = ("test2016", "test2017", "mscoco")
 PRESET, USUAL = "multi30k-tok", "4,096 tokens, 9,000 steps"
 TWICE = {"max_tokens": 4096, "rate_factor": 2.2, "steps": 9000}
 LONG = {"steps": 18_000, "checkpoint_every": 500}
+SHORT = {"steps": 5000, "checkpoint_every": 200}
+NARROWER = {"d_model": 192, "num_heads": 6, "d_ff": 512}  # 5.3 million weights, 10.5 MB
+QUICK, SMALL = "R-Drop, d_model 256, 5,000 steps", "R-Drop, d_model 192, 18,000 steps"
 RECIPES: dict[str, tuple[dict, type[Objective]]] = {
     USUAL: (TWICE, Objective),
     "R-Drop": (TWICE, RDrop),
@@ -45,6 +48,8 @@ RECIPES: dict[str, tuple[dict, type[Objective]]] = {
     "R-Drop, d_model 256": (TWICE | WIDE, RDrop),
     "R-Drop, d_model 256, dropout 0.4": (TWICE | WIDE | {"dropout": 0.4}, RDrop),
     "R-Drop, d_model 256, 18,000 steps": (TWICE | WIDE | LONG, RDrop),
+    QUICK: (TWICE | WIDE | SHORT, RDrop),
+    SMALL: (TWICE | NARROWER | LONG, RDrop),
 }
 
 TOY = {"d_model": 16, "num_heads": 2, "d_ff": 32, "dropout": 0.1, "max_length": 64}
