@@ -20,8 +20,8 @@ from benchmarks.reporting import report
 from benchmarks.reporting.report import RESULTS
 
 PARTS: dict[str, tuple[Callable[[Lab], dict], float]] = {  # and the seconds that each may take
-    "time_to_quality": (quality.time_to_quality, 240),
-    "ladder": (quality.ladder, 60),
+    "time_to_quality": (quality.time_to_quality, 300),
+    "ladder": (quality.ladder, 110),
     "small": (quality.small, 180),
     "inference": (inference.inference, 40),
     "speed": (speed.speed, 100),

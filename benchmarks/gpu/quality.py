@@ -202,7 +202,7 @@ def _last_checkpoints(lab: Lab, goal: float, seed: int) -> list[dict]:
     task, (preset, _) = lab.task("tok"), lab.recipe(QUICK)
     history, snapshots = lab.train("tok", seed, QUICK)
     tried, last = [], len(history) - 1
-    for i in range(last, last // 2, -max(1, last // 30)):
+    for i in range(last, last // 2, -max(1, last // 12)):
         if not lab.has(10 if lab.device.type == "cuda" else 0, f"seed {seed}, checkpoint {i + 1}"):
             break
         run = lab.run_of(task, preset, snapshots[: i + 1])
