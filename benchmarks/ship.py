@@ -1,8 +1,7 @@
 """`python -m benchmarks.ship RUN`: make `transformer_lab/pretrained/` out of a run folder.
 
-The weights are stored as float16, half the size, and scored as they are stored. `--start TEACHER`
-names the run from which this one went on, for the card to tell. What comes with the course was
-made from the runs of `benchmarks.quality multi30k-raw-diverse`.
+The weights are stored as float16, half the size, and scored as they are stored. What comes with
+the course was made from the run of `python -m benchmarks.gpu --only small`.
 """
 
 import argparse
@@ -17,7 +16,7 @@ from transformer_lab.runs import METRICS, PRETRAINED, TOKENIZER
 from transformer_lab.support.files import read_json, write_atomically, write_json, write_tensors
 
 LIMIT = 12_000_000  # bytes
-KEPT = ("seed", "training", "parameters", "seconds", "steps", "hardware", "versions")
+KEPT = ("seed", "training", "parameters", "seconds", "steps", "hardware", "versions", "objective")
 FROM_NOTHING = """\
 On the 29,000 pairs of the training split of Multi30k, cased and not tokenised, from nothing:
 {steps:,} steps with batches of at most {max_tokens:,} target tokens, in {minutes:.1f} minutes
@@ -29,19 +28,18 @@ To train such a model again:
 ```
 {command}
 ```"""
-WENT_ON = """\
+WITH_R_DROP = """\
 On the 29,000 pairs of the training split of Multi30k, cased and not tokenised, from nothing:
-{start_steps:,} steps with batches of at most {max_tokens:,} target tokens. Then it and the model
-in `first_translator` translated the English captions of these pairs, and it went on for
-{steps:,} steps with all of it: the pairs, and the captions with these translations (Nguyen et al.
-2020, *Data Diversification*). No other text was used. {minutes:.1f} minutes, without the time of
-translating, on {where} ({name}, threads: {threads}),
+{steps:,} steps with batches of at most {max_tokens:,} target tokens, padding included, each batch
+read twice with different dropout (Liang et al. 2021, *R-Drop*), in {minutes:.1f} minutes
+on {where} ({name}), in {precision},
 PyTorch {torch}, seed {seed}. The weights are the mean of the last {average} snapshots.
 
-To train such a model again, in a clone of the course:
+To train such a model again, in a clone of the course and with such a GPU:
 
 ```
-python -m benchmarks.quality multi30k-raw-diverse --precision {precision} --threads {threads}
+python -m benchmarks.gpu --only small
+python -m benchmarks.ship runs/gpu/small
 ```"""
 CARD = """\
 # English to German, for captions of photographs
@@ -72,11 +70,10 @@ This model was made from them, so use it for that only. The code is under the MI
 """
 
 
-def ship(run: Run, folder: Path, *, start: Path | None = None, progress: bool = True) -> dict:
+def ship(run: Run, folder: Path, *, progress: bool = True) -> dict:
     """Write the run to `folder`, with half the bits, and a card; return the metrics.
 
-    `start` is the folder of the run from which this one went on, if it did. Raises
-    `ValueError` if the weights take more than 12 MB.
+    Raises `ValueError` if the weights take more than 12 MB.
     """
     half = {name: tensor.detach().half() for name, tensor in parameters_of(run.model).items()}
     size = sum(2 * tensor.numel() for tensor in half.values())
@@ -85,9 +82,7 @@ def ship(run: Run, folder: Path, *, start: Path | None = None, progress: bool = 
     load_parameters(run.model, half, "the run")  # what is scored is what is shipped
     notes = read_json(run.folder / METRICS)
     metrics = {"data": run.data, "beam": run.beam, "alpha": run.alpha, "weights": "float16"}
-    metrics |= {name: notes[name] for name in KEPT}
-    if start:
-        metrics["start"] = {name: read_json(start / METRICS)[name] for name in ("steps", "seconds")}
+    metrics |= {name: notes[name] for name in KEPT if name in notes}
     metrics["scores"] = run.evaluate(progress=progress)
     text = card(run, metrics).encode()  # a run of another task ends here, before a file is written
     save(run.model, folder)
@@ -123,15 +118,13 @@ def card(run: Run, metrics: dict) -> str:
 def _history(config: ModelConfig, metrics: dict) -> str:
     """Return what the card says on the training."""
     hardware, training = metrics["hardware"], metrics["training"]
-    start = metrics.get("start", {"steps": 0, "seconds": 0})
-    return (WENT_ON if "start" in metrics else FROM_NOTHING).format(
+    return (WITH_R_DROP if metrics.get("objective") == "RDrop" else FROM_NOTHING).format(
         command=_command(config, training),
-        start_steps=start["steps"],
         steps=metrics["steps"],
         max_tokens=training["max_tokens"],
         average=training["average"],
         precision=training["precision"],
-        minutes=(start["seconds"] + metrics["seconds"]) / 60,
+        minutes=metrics["seconds"] / 60,
         where="a GPU" if hardware["device"] == "cuda" else "a CPU, without a GPU",
         name=hardware["name"],
         threads=hardware["threads"],
@@ -157,11 +150,10 @@ def main(arguments: list[str] | None = None) -> None:
     """Ship the run that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ship", description=__doc__)
     parser.add_argument("run", type=Path, help="folder of a finished run on Multi30k, raw")
-    parser.add_argument("--start", type=Path, help="folder of the run from which it went on")
     parser.add_argument("--output", type=Path, default=PRETRAINED, help="(the package's own)")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    metrics = ship(load_run(options.run), options.output, start=options.start)
+    metrics = ship(load_run(options.run), options.output)
     print({name: score["bleu"] for name, score in metrics["scores"].items()})
 
 

@@ -47,7 +47,8 @@ PRESETS = {
 }
 # On the full page alone.
 OWN_TABLES = {"limits": limits.table, "table3": table3.table, "recipes": recipes.table}
-GPU = ("quality", "best", "search", "time_to_quality", "speed", "inference", "numerics", "lesson")
+GPU = ("quality", "best", "small", "search", "time_to_quality", "ladder", "speed", "inference")
+GPU += ("numerics", "lesson")
 
 
 def read_results(folder: Path = RESULTS) -> dict[str, dict]:

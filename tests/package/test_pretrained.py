@@ -11,7 +11,7 @@ from benchmarks import ship
 from transformer_lab import cli, load_multi30k, load_run
 from transformer_lab.model import parameters_of
 from transformer_lab.runs import PRETRAINED, score
-from transformer_lab.support.files import read_json, read_tensors, write_json
+from transformer_lab.support.files import read_json, read_tensors
 
 SENTENCES = {  # and words of which the translation must have one
     "A man in a red hat is reading a book.": "Buch liest",
@@ -81,10 +81,8 @@ def test_it_is_small_and_says_what_it_is(folder):
 def test_shipping_a_run_gives_the_same_model_in_half_the_bits(folder, tmp_path, monkeypatch):
     run, stored = load_run(folder), read_json(folder / "metrics.json")
     monkeypatch.setattr(type(run), "evaluate", lambda self, **options: stored["scores"])
-    start = tmp_path / "start"
-    write_json(start / "metrics.json", stored.get("start", {}))
     out = tmp_path / "out"
-    metrics = ship.ship(run, out, start=start if "start" in stored else None, progress=False)
+    metrics = ship.ship(run, out, progress=False)
     assert metrics == stored
     tensors, _ = read_tensors(out / "weights.safetensors")
     assert {str(tensor.dtype) for tensor in tensors.values()} == {"torch.float16"}
