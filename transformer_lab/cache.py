@@ -37,6 +37,12 @@ class KVCache:
         self._keys[:, :, start : self.length] = keys
         self._values[:, :, start : self.length] = values
 
+    def cut(self, length: int) -> None:
+        """Forget the keys and values behind the first `length`."""
+        self.length = min(length, self.length)
+        if self.length == 0:
+            self._keys = self._values = None
+
     def read(self) -> tuple[Float[Tensor, "B H L d_k"], Float[Tensor, "B H L d_v"]]:
         """Return all keys and values so far."""
         require(self.length > 0, "a cache can be read once it holds keys and values, got none yet")
@@ -95,6 +101,15 @@ class DecoderCache:
         else:
             self.tokens = target
         self.has_padding = self.has_padding or bool((target == PAD).any())
+
+    def cut(self, length: int) -> None:
+        """Forget the tokens behind the first `length`; without any, the encoder's output too."""
+        for own, of_memory in self.layers:
+            own.cut(length)
+            if length == 0:
+                of_memory.cut(0)
+        self.tokens = self.tokens[:, :length] if length else None
+        self.has_padding = length > 0 and bool((self.tokens == PAD).any())
 
     def mask(self, queries: int) -> Bool[Tensor, "..."] | None:
         """Return what the last `queries` tokens may see; None where that is everything."""

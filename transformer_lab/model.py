@@ -127,7 +127,8 @@ class Transformer(nn.Module):
     ) -> Float[Tensor, "B Lt V"]:
         """Return the logits that follow each target token.
 
-        With a `cache` (from `new_cache`), `target` holds only the tokens since the last call.
+        With a `cache` (from `new_cache`), `target` holds only the tokens since the last call; a
+        call that raises an error leaves the cache as it was.
         """
         return self.generator(self.decode_states(target, memory, memory_mask, cache=cache))
 
@@ -149,12 +150,15 @@ class Transformer(nn.Module):
             )
         x = self.target_embedding(target)
         if cache is None:
-            x, target_mask = self.positions(x), decoder_mask(target)
-        else:
-            x = self.positions(x, cache.length)
-            cache.append(target)
-            target_mask = cache.mask(target.shape[1])
-        return self.decoder(x, memory, target_mask, memory_mask, cache)
+            return self.decoder(self.positions(x), memory, decoder_mask(target), memory_mask)
+        length = cache.length
+        x = self.positions(x, length)
+        cache.append(target)
+        try:
+            return self.decoder(x, memory, cache.mask(target.shape[1]), memory_mask, cache)
+        except BaseException:
+            cache.cut(length)  # a layer may have kept keys of tokens that the next one refused
+            raise
 
     def new_cache(self) -> DecoderCache:
         """Return an empty cache for decoding step by step."""

@@ -151,6 +151,28 @@ def test_a_cache_keeps_the_sentences_that_are_selected_in_their_new_order(tiny, 
     close(rest, model(source[rows], target[rows])[:, 13:])
 
 
+@pytest.mark.usefixtures("without_shape_checks")
+@pytest.mark.parametrize("read", [0, 13])
+@pytest.mark.parametrize("wrong", ["mask", "last layer", "number of layers"])
+def test_a_call_that_is_refused_leaves_the_cache_as_it_was(tiny, wrong, read):
+    model, source, target = tiny(num_decoder_layers=2), draw_ids(0, 3, 4), draw_ids(1, 3, 20)
+    memory, mask = model.encode(source)
+    cache, layers = model.new_cache(), list(model.decoder.layers)
+    if read:
+        model.decode(target[:, :read], memory, mask, cache=cache)
+    if wrong == "last layer":
+        model.decoder.layers[-1] = tiny(d_model=4).decoder.layers[0]
+    elif wrong == "number of layers":
+        del model.decoder.layers[-1]
+    padding = torch.full((3, 2), PAD)
+    with pytest.raises(ValueError):
+        model.decode(padding, memory, mask.float() if wrong == "mask" else mask, cache=cache)
+    model.decoder.layers = torch.nn.ModuleList(layers)
+    assert cache.length == read and not cache.has_padding
+    rest = model.decode(target[:, read:], memory, mask, cache=cache)
+    close(rest, model(source, target)[:, read:])
+
+
 # ---------------------------------------------------------------------------- order and other modes
 
 
