@@ -46,7 +46,7 @@ def q05_bag(r):
     t, v = r.randint(3, 9), r.choice([2, 3, 6])
     return Question(
         "A mask is a position",
-        f"No positions. `<BOS>` has the value {v}, all other words 0; all "
+        f"No positions. `<bos>` has the value {v}, all other words 0; all "
         f"scores are equal; causal mask. (a) What does the output at place {t} "
         "hold, counted from 0? (b) And without the mask, in a text "
         f"of {t + 3} tokens? (c) What follows for encoder and decoder?",
