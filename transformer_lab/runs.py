@@ -20,7 +20,6 @@ from transformer_lab.model import (
     Transformer,
     attention_maps,
     load,
-    load_parameters,
     parameters_of,
     save,
 )
@@ -80,7 +79,7 @@ def train(
     weights and vocabulary are where this one begins, in place of random weights.
     Raises `ValueError` for an unknown preset or setting, for a `max_length` below that of the
     data, for a bad file, for a `device` that is not there, for a `start` of other sizes, or if
-    `output` holds something else, such as a run on other pairs.
+    `output` holds something else, such as a run on other pairs or with another `start`.
     """
     folder, device = as_folder(output), usable_device(device or default_device())
     _require_run_folder(folder)
@@ -99,13 +98,14 @@ def train(
         torch.manual_seed(preset.training.seed)
         model = Transformer(replace(preset.model, **sizes))
     if start:
-        _begin_with(start, model)
+        _require_same_sizes(start, model)
     model.to(device)
     history = fit(
         model,
         encoded["train"],
         preset.training,
         valid_pairs=encoded["val"],
+        start=parameters_of(start.model) if start else None,
         folder=folder,
         on_record=on_record,
         progress=progress,
@@ -117,8 +117,8 @@ def train(
     return run
 
 
-def _begin_with(start: "Run", model: Transformer) -> None:
-    """Give the model the weights of a run of the same sizes."""
+def _require_same_sizes(start: "Run", model: Transformer) -> None:
+    """Raise `ValueError` unless the weights of `start` fit the model."""
     wanted, sizes = asdict(model.config), asdict(start.model.config)
     for name in sorted(wanted.keys() - {"dropout", "activation_dropout", "max_length"}):
         require(
@@ -126,7 +126,6 @@ def _begin_with(start: "Run", model: Transformer) -> None:
             f"start must be a run with {name}={wanted[name]!r}, got {sizes[name]!r} in "
             f"{start.folder}",
         )
-    load_parameters(model, parameters_of(start.model), start.folder)
 
 
 def _prepare(

@@ -70,13 +70,13 @@ def test_what_is_there_is_not_made_again(small, tmp_path, monkeypatch):
 @pytest.fixture
 def starts(monkeypatch):
     """The names of the runs that others begin at."""
-    found, begin = [], runs._begin_with
+    found, check = [], runs._require_same_sizes
 
     def recorded(start, model):
         found.append(start.folder.name)
-        begin(start, model)
+        check(start, model)
 
-    monkeypatch.setattr(runs, "_begin_with", recorded)
+    monkeypatch.setattr(runs, "_require_same_sizes", recorded)
     return found
 
 
@@ -117,6 +117,8 @@ def test_a_run_can_begin_where_another_has_ended(small, captions, tmp_path):
         torch.testing.assert_close(weight, first.model.get_parameter(name))
     with pytest.raises(ValueError, match="a run with num_heads=2, got 1"):
         train("multi30k-tok", tmp_path / "y", start=first, num_heads=2, progress=False)
+    with pytest.raises(ValueError, match="holds a run with other start settings"):
+        train("multi30k-tok", tmp_path / "first", start=first, progress=False)
 
 
 def test_more_pairs_are_learned_in_the_words_of_the_task(captions, small, tmp_path):

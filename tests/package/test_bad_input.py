@@ -404,6 +404,8 @@ BAD = {
     "fit": [
         (lambda: fit(None, PAIRS, TRAINING), "model must be", "NoneType"),
         (lambda: fit(MODEL, PAIRS, None), "config must be a TrainConfig", "NoneType"),
+        (lambda: fit(MODEL, PAIRS, TRAINING, start=3), "start must be a dict", "int"),
+        (lambda: fit(MODEL, PAIRS, TRAINING, start={}), "start lacks", "tensors"),
         (lambda: fit(MODEL, [], TRAINING), "pairs must be a list", "[]"),
         (lambda: fit(MODEL, [[4]], TRAINING), "pairs must be a list", "[[4]]"),
         (lambda: fit(MODEL, None, TRAINING), "pairs must be a list", "None"),

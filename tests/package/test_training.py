@@ -256,6 +256,32 @@ def test_a_folder_with_another_run_is_refused_and_left_alone(tiny, tmp_path, cha
     assert before == {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
 
 
+def test_a_run_that_started_with_other_weights_is_another_run(tiny, tmp_path):
+    teacher, other = (parameters_of(fresh(tiny, seed=seed)) for seed in (1, 2))
+    config = replace(CONFIG, steps=3)
+    first = run(tiny, config, start=teacher, folder=tmp_path / "taught")
+    assert_same(run(tiny, config, start=teacher, folder=tmp_path / "taught"), first)
+    run(tiny, config, folder=tmp_path / "random")
+    for folder, start in (("random", teacher), ("taught", other), ("taught", None)):
+        with pytest.raises(ValueError, match="holds a run with other start settings"):
+            run(tiny, config, start=start, folder=tmp_path / folder)
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+def test_a_run_of_before_a_start_was_stored_goes_on(tiny, tmp_path, monkeypatch, seed):
+    start = None if seed is None else parameters_of(fresh(tiny, seed=seed))
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "identity_of", lambda *all: without_start(identity_of(*all)))
+        run(tiny, replace(CONFIG, steps=6), start=start, folder=tmp_path)
+    notes = read_tensors(tmp_path / STATE)[1]
+    assert {*notes["identity"]} == {"model", "training", "data"}
+    assert run(tiny, start=start, folder=tmp_path)[1][-1]["step"] == 9
+
+
+def without_start(identity: dict) -> dict:
+    return {name: part for name, part in identity.items() if name != "start"}
+
+
 def test_a_run_of_before_a_setting_was_there_goes_on(tiny):
     """What a folder of before does not hold may not be asked of it."""
     identity = identity_of(fresh(tiny), CONFIG, PAIRS)

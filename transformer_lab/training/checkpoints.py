@@ -35,9 +35,14 @@ class TrainState:
     optimizer: dict[str, Tensor] = field(default_factory=dict)
 
 
-def identity_of(model: Transformer, config: TrainConfig, pairs: Sequence) -> dict:
-    """Return what makes two runs the same run: sizes, settings and data, and not how long it is,
-    unless the learning rate depends on it.
+def identity_of(
+    model: Transformer,
+    config: TrainConfig,
+    pairs: Sequence,
+    start: dict[str, Tensor] | None = None,
+) -> dict:
+    """Return what makes two runs the same run: sizes, settings, data and the weights it starts
+    with, unless they are random; and not how long it is, unless the learning rate depends on it.
     """
     sizes, training = asdict(model.config), asdict(config)
     # Left out as in runs older than these settings; `steps` matters to another schedule alone.
@@ -51,7 +56,14 @@ def identity_of(model: Transformer, config: TrainConfig, pairs: Sequence) -> dic
         "model": sizes,
         "training": training,
         "data": zlib.crc32(repr(list(pairs)).encode()),
+        "start": None if start is None else _checksum(start),
     }
+
+
+def _checksum(tensors: dict[str, Tensor]) -> int:
+    from safetensors.torch import save
+
+    return zlib.crc32(save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}))
 
 
 def take_snapshot(
@@ -136,7 +148,7 @@ def load_optimizer(
     optimizer.load_state_dict({"state": state, "param_groups": groups})
 
 
-def average_checkpoints(checkpoints: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+def average_checkpoints(checkpoints: list[dict[str, Tensor]]) -> dict[str, Tensor]:
     """Return the mean of each tensor over the checkpoints (paper, 6.1).
 
     Raises `ValueError` if there are none, or if their names or shapes differ.
@@ -163,6 +175,7 @@ def snapshot_path(folder: Path, step: int) -> Path:
 
 
 def _require_same_run(folder: Path, theirs: dict, ours: dict) -> None:
+    theirs = {"start": ours["start"]} | theirs  # a run of before does not say how it started
     for part in ours:
         if theirs.get(part) != ours[part]:
             differing = _first_difference(theirs.get(part), ours[part])

@@ -46,12 +46,14 @@ def fit(
     config: TrainConfig,
     *,
     valid_pairs: Pairs | None = None,
+    start: dict[str, Tensor] | None = None,
     folder: str | os.PathLike | None = None,
     on_record: Callable[[list[dict]], None] | None = None,
     progress: bool = True,
 ) -> list[dict]:
     """Train the model for `config.steps` steps and leave it with the averaged weights.
 
+    `start` are the parameters, by name, that a new run begins with, in place of the model's own.
     With a `folder`, snapshots and the training state are saved there every `checkpoint_every`
     steps, and a run that was interrupted goes on from the last of them as if nothing had
     happened: the batches and the dropout of a step depend on the seed and the step alone.
@@ -60,8 +62,9 @@ def fit(
     rate, tokens (so far), seconds (so far), and at checkpoints the scores on `valid_pairs`.
     `on_record` is called with the history each time it grows.
 
-    Raises `ValueError` if the loss stops being a number, if `folder` holds another run or a
-    longer one, or if another process trains in it.
+    Raises `ValueError` if the loss stops being a number, if `start` does not fit the model, if
+    `folder` holds another run (also one that started with other weights) or a longer one, or if
+    another process trains in it.
     """
     require_type(model, nn.Module, "model")
     require_type(config, TrainConfig, "config")
@@ -71,7 +74,10 @@ def fit(
     folder = None if folder is None else as_folder(folder)
     is_first = rank_and_size()[0] == 0
     stores = folder is not None and is_first
-    identity = identity_of(model, config, train_pairs)
+    if start is not None:
+        require_type(start, dict, "start")
+        load_parameters(model, start, "start")
+    identity = identity_of(model, config, train_pairs, start)
     with locked(folder / CHECKPOINTS) if stores else nullcontext(), torch.random.fork_rng():
         state = TrainState() if folder is None else load_state(folder, identity)
         if stores:
