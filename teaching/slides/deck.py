@@ -27,8 +27,7 @@ HERE = Path(__file__).parent
 LESSONS = HERE.parents[1] / "notebooks"
 KEYS = {"question", "answer", "show", "reveal", "code", "notes", "claim", "say"}
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-BOXES = "Say it|To say in an exam|In an exam|For an exam|To be able to say|In short"
-SAY = re.compile(rf"^(?:> )?\*\*(?:{BOXES})[^*]*\*\*(.*)$", re.MULTILINE)
+SAY = re.compile(r"^(?:> )?\*\*In an examination:\*\*(.*)$", re.MULTILINE)
 WIDE = 84  # columns; wider text is set smaller
 NARROW, FEW = 68, 8  # columns and lines; what is no more than both is set larger
 
