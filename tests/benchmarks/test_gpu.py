@@ -8,6 +8,7 @@ import torch
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks import ship
 from benchmarks.flops import forward_flops, training_flops
 from benchmarks.gpu import __main__ as gpu
 from benchmarks.gpu import engine, lab, numerics
@@ -25,10 +26,13 @@ from transformer_lab import (
     Transformer,
     beam_search,
     greedy_decode,
+    load_run,
     train_step,
 )
 from transformer_lab.config import BOS, EOS, PAD
 from transformer_lab.model import parameters_of
+from transformer_lab.runs import find_preset
+from transformer_lab.support.files import read_json
 from transformer_lab.training.fused_loss import losses_and_gradient
 from transformer_lab.training.optimizer import make_optimizer
 from transformer_lab.training.schedule import learning_rate
@@ -139,6 +143,19 @@ def test_what_is_trained_is_kept_and_trained_again_only_for_another_recipe(tmp_p
     monkeypatch.setitem(lab.TOY, "dropout", 0.2)
     lab.Lab(torch.device("cpu"), smoke=True, folder=tmp_path).trained("tok", 0)
     assert len(trained) == 2
+
+
+def test_the_small_models_run_is_kept_with_the_way_it_was_trained(tmp_path, monkeypatch):
+    monkeypatch.setattr(Run, "evaluate", lambda self, **options: {})
+    assert gpu.main(["--smoke", "--only", "small", "--runs", str(tmp_path)]) == 0
+    run, metrics = load_run(tmp_path / "small"), read_json(tmp_path / "small" / "metrics.json")
+    assert run.data == "multi30k-raw" and metrics["objective"] == "RDrop"
+    assert metrics["training"]["precision"] == "bfloat16" and metrics["training"]["compile"]
+    assert metrics["steps"] == lab.TOY["steps"]
+    sizes = lab.RECIPES[lab.SMALL][0]
+    largest = find_preset("multi30k-raw", {name: sizes[name] for name in lab.NARROWER}).model
+    with torch.device("meta"):
+        assert 2 * sum(p.numel() for p in Transformer(largest).parameters()) <= ship.LIMIT
 
 
 # ----------------------------------------------------------------------------------------- batches
