@@ -4,6 +4,7 @@ import contextlib
 import csv
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -542,3 +543,27 @@ def test_who_is_gone_is_gone_from_all_marks(tmp_path, monkeypatch):
     (tmp_path / "in" / "ben" / f"{SECOND}.ipynb").unlink()
     (tmp_path / "in" / "ben").rmdir()
     assert {row["student"] for row in graded(tmp_path, monkeypatch)["rows"]} == {"anna"}
+
+
+def test_what_was_graded_is_kept_when_another_lesson_is_graded(tmp_path, monkeypatch):
+    for lesson in (FIRST, SECOND):
+        hand_in(tmp_path / "in", f"anna/{lesson}.ipynb", text=exercise(lesson))
+    graded(tmp_path, monkeypatch, "one", lessons=("01",))
+    second = graded(tmp_path, monkeypatch, "two", lessons=("02",))["rows"]
+    assert {row["lesson"] for row in second} == {SECOND}
+    both = graded(tmp_path, monkeypatch, "three", lessons=("01", "02"))["rows"]
+    said = {row["lesson"]: row["why"] for row in both}
+    assert said == {FIRST: "one", SECOND: "two"}  # nothing was run again
+
+
+@pytest.mark.parametrize("changed", ["attention.py", "checking/child.py"])
+def test_what_another_package_has_graded_is_graded_again(tmp_path, monkeypatch, changed):
+    hand_in(tmp_path / "in", f"anna/{SECOND}.ipynb")
+    weights = shutil.ignore_patterns("pretrained")
+    shutil.copytree(command.PACKAGE, tmp_path / "package", ignore=weights)
+    monkeypatch.setattr(command, "PACKAGE", tmp_path / "package")
+    graded(tmp_path, monkeypatch, "first")
+    with (tmp_path / "package" / changed).open("a") as file:
+        file.write("# changed")
+    rows = graded(tmp_path, monkeypatch, "second")["rows"]
+    assert {row["why"] for row in rows} == {"second"}

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -100,8 +100,9 @@ def grade(
 ) -> int:
     """Grade every student's notebooks and write the marks into `output`; return 0.
 
-    `seconds` are for each task, `memory` in GB for a notebook. What was graded before with the
-    same notebook, checks and limits is kept. Raises `ValueError` for a lesson that does not exist.
+    `seconds` are for each task, `memory` in GB for a notebook. The marks are those of `lessons`;
+    what was graded before with the same notebook, checks and limits is not run again.
+    Raises `ValueError` for a lesson that does not exist.
     """
     require(jobs >= 1, f"jobs must be at least 1, got {jobs}")
     require(seconds >= 1, f"seconds must be at least 1, got {seconds}")
@@ -171,17 +172,20 @@ class _Class:
             bar = tqdm(total=len(found), initial=len(done), desc="grading", unit="notebook")
             for future in as_completed(waiting):
                 done[self._key(waiting[future])] = future.result()
-                self._keep(done)
+                self._keep(kept | done)  # also what another lesson's grading has done
                 bar.update()
             bar.close()
-        return [row for each in found for row in done[self._key(each)]]
+        # How a notebook was found depends on which lessons are graded: it is not kept.
+        return [
+            replace(row, flags=[*map(_writable, each.flags), *row.flags])
+            for each in found
+            for row in done[self._key(each)]
+        ]
 
     def _rows(self, submission: Submission, stop: threading.Event) -> list[Row]:
         lesson = next(each for each in self.course if each.name == submission.lesson)
         names = [task.names for task in lesson.tasks]
-        flags = list(submission.flags)
-        if self.walls.warning:
-            flags.append("no isolation")
+        flags = ["no isolation"] if self.walls.warning else []
         if submission.problem:
             state = MISSING if submission.path is None else UNREADABLE
             blank = Row(submission.student, lesson.name, "", state, 0, 0.0, flags)
@@ -215,14 +219,16 @@ class _Class:
         """Return a name for what the rows depend on: notebook, checks, limits, points."""
         parts = [
             *(submission.student, submission.lesson, submission.digest, submission.problem),
-            *(*submission.flags, str(self.limits), self.walls.means, self._course_as_it_is),
+            *(str(self.limits), self.walls.means, self._course_as_it_is[submission.lesson]),
         ]
         return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
 
     @cached_property
-    def _course_as_it_is(self) -> str:
-        files = [*(each.checks for each in self.course), RUBRIC, *PACKAGE.glob("*/*.py")]
-        return "\0".join(path.read_text("utf-8") for path in sorted(files))
+    def _course_as_it_is(self) -> dict[str, str]:
+        """Return for each lesson the text of all that may decide its marks."""
+        files = sorted([RUBRIC, *PACKAGE.glob("*.py"), *PACKAGE.glob("*/*.py")])
+        package = "\0".join(path.read_text("utf-8") for path in files)
+        return {each.name: each.checks.read_text("utf-8") + package for each in self.course}
 
     def _keep(self, done: dict[str, list[Row]]) -> None:
         kept = {key: [asdict(row) for row in rows] for key, rows in done.items()}
