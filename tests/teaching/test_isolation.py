@@ -92,6 +92,22 @@ def test_without_walls_it_is_said_loudly_and_the_teachers_files_are_refused(tmp_
     assert "may not use the teacher's files" in rows[2]["message"]
 
 
+@pytest.mark.serial
+def test_a_grading_ends_no_child_of_another_one(tmp_path):
+    with walls(course_folder(), PACKAGE, [], 2**30) as around:
+        if not around._can_change_user:
+            pytest.skip("only root can give each child a user of its own")
+        both = [Walls(around.course, around.scratch, [], 2**30, means=around.means) for _ in "12"]
+        one, other = (each.start(("-c", "print('here', flush=True); input()")) for each in both)
+        try:
+            assert one.process.stdout.readline() == other.process.stdout.readline() == b"here\n"
+            one.kill()
+            other.process.communicate(b"\n", timeout=60)
+            assert other.process.returncode == 0 and one.process.returncode != 0
+        finally:
+            one.kill(), other.kill()
+
+
 def test_without_walls_those_who_are_graded_at_once_have_folders_of_their_own(tmp_path):
     around, both = Walls(tmp_path, tmp_path, [], 2**30), threading.Barrier(2)
 

@@ -15,14 +15,15 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from threading import get_ident
 from typing import Any
 
 import psutil
+from filelock import FileLock, Timeout
 
 MEANS = ("bubblewrap", "unshare", "none")
 WARNING = (
@@ -35,6 +36,7 @@ WRITABLE = "/tmp"
 ROOM_SIZE = 64 * 2**20  # bytes that the child may write
 # Of the numbers that no account has; one for each child, so that its processes can be counted.
 FIRST_USER, USERS = 61184, 4096
+USERS_TAKEN = Path("/run" if os.access("/run", os.W_OK) else gettempdir(), "transformer-lab-users")
 MARK = "TRANSFORMER_LAB_CHILD"
 CHILD = ("-P", "-m", "transformer_lab.checking.child")  # -P: nothing beside it is imported
 
@@ -87,6 +89,7 @@ class Child:
     process: subprocess.Popen
     mark: str
     user: int | None = None
+    taken: FileLock | None = None  # holds the user's number
 
     def family(self) -> list[psutil.Process]:
         """Return the living processes that come from this child, itself included."""
@@ -97,6 +100,14 @@ class Child:
 
     def kill(self) -> None:
         """End them all, those too that have left the child's session."""
+        try:
+            self._kill_all()
+        finally:
+            if self.taken is not None:
+                self.taken.release()
+                self.user = self.taken = None  # the number may be another child's from now on
+
+    def _kill_all(self) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, 9)
         self.process.kill()
@@ -159,7 +170,6 @@ class Walls:
     processes: int = 64
     seconds: float = 3600
     means: str = "none"
-    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(os.getpid() * 97))
 
     @property
     def warning(self) -> str:
@@ -191,7 +201,7 @@ class Walls:
 
     def start(self, arguments: Sequence[str] = CHILD) -> Child:
         """Start a child that waits for its job."""
-        user = FIRST_USER + next(self.numbers) % USERS if self._can_change_user else None
+        user, taken = _take_user() if self._can_change_user else (None, None)
         mark = os.urandom(8).hex()
         environment = {
             "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
@@ -217,7 +227,7 @@ class Walls:
             self.folder.mkdir(parents=True)
             if user is not None:
                 os.chown(self.folder, user, user)
-        return Child(_popen(command, environment), mark, user)
+        return Child(_popen(command, environment), mark, user, taken)
 
     @cached_property
     def _can_change_user(self) -> bool:
@@ -274,6 +284,20 @@ class Walls:
 def _remove(folder: Path) -> None:
     """Delete a folder with `rm`: rmtree calls itself for each folder in a folder."""
     subprocess.run(["rm", "-rf", "--", str(folder)], stderr=subprocess.DEVNULL, check=False)
+
+
+def _take_user() -> tuple[int, FileLock]:
+    """Return a number that no child on this computer has, also none of another grading, and what
+    holds it: until it is released, or this process has ended.
+    """
+    USERS_TAKEN.mkdir(mode=0o700, exist_ok=True)
+    for user in range(FIRST_USER, FIRST_USER + USERS):
+        # The thread that ends a child need not be the one that has started it.
+        taken = FileLock(USERS_TAKEN / str(user), timeout=0, thread_local=False)
+        with suppress(Timeout):
+            taken.acquire()
+            return user, taken
+    raise OSError(f"all of {USERS} user numbers are taken by children, see {USERS_TAKEN}")
 
 
 KEPT_FOR_SETPRIV = ("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID")
@@ -384,7 +408,12 @@ def _works(found: Walls) -> bool:
         return False
     try:
         child = found.start(("-c", "import json, torch; print(json.dumps('works'))"))
-        output, _ = child.process.communicate(timeout=120)
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError:
         return False
+    try:
+        output, _ = child.process.communicate(timeout=120)
+    except subprocess.TimeoutExpired:
+        return False
+    finally:
+        child.kill()
     return output.strip() == json.dumps("works").encode()
