@@ -30,6 +30,7 @@ from transformer_lab.tokenizer import Tokenizer, train_tokenizer
 from transformer_lab.training import CHECKPOINTS, STATE, fit, rank_and_size
 
 TOKENIZER, HISTORY, METRICS = "tokenizer.json", "history.json", "metrics.json"
+VOCABULARY = ("source_vocab_size", "target_vocab_size")
 NUM_TRAINING_DATES, NUM_TEST_DATES = 40_000, 2_000
 BLEU_OPTIONS = {"multi30k-tok": {"tokenize": "none", "force": True}}  # its words are tokenised
 PRETRAINED = Path(__file__).parent / "pretrained"
@@ -77,9 +78,10 @@ def train(
     `more_pairs`, such as translations that another model made, are learned too, in the vocabulary
     of the task's own; a run that goes on must be given them again. `start` is a trained run whose
     weights and vocabulary are where this one begins, in place of random weights.
-    Raises `ValueError` for an unknown preset or setting, for a `max_length` below that of the
-    data, for a bad file, for a `device` that is not there, for a `start` of other sizes, or if
-    `output` holds something else, such as a run on other pairs or with another `start`.
+    Raises `ValueError` for an unknown preset or setting, for vocabulary sizes that differ or that
+    are not free (of dates, or with a `start`), for a `max_length` below that of the data, for a bad
+    file, for a `device` that is not there, for a `start` of other sizes, or if `output` holds
+    something else, such as a run on other pairs or with another `start`.
     """
     folder, device = as_folder(output), usable_device(device or default_device())
     _require_run_folder(folder)
@@ -87,13 +89,14 @@ def train(
     files = {name: value for name, value in files.items() if value not in (None, False)}
     preset, splits = _prepare(preset, settings, folder, files, on_note)
     require(isinstance(start, Run | None), f"start must be a Run or None, got {start!r:.60}")
+    _require_vocabulary(preset, settings, start)
     tokenizer = start.tokenizer if start else _train_tokenizer(preset, splits["train"])
     splits = splits | {"train": splits["train"] + _checked_pairs(more_pairs)}
     encoded = {name: encode_pairs(tokenizer, pairs) for name, pairs in splits.items()}
     longest = max(len(ids) for pairs in encoded.values() for pair in pairs for ids in pair)
     limit = preset.model.max_length
     require(longest <= limit, f"max_length must be at least {longest} for this data, got {limit}")
-    sizes = {"source_vocab_size": tokenizer.vocab_size, "target_vocab_size": tokenizer.vocab_size}
+    sizes = dict.fromkeys(VOCABULARY, tokenizer.vocab_size)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(preset.training.seed)
         model = Transformer(replace(preset.model, **sizes))
@@ -115,6 +118,20 @@ def train(
         notes = {"seed": preset.training.seed, "training": asdict(preset.training)}
         run.save(history, notes, progress=progress)
     return run
+
+
+def _require_vocabulary(preset: Preset, settings: dict, start: "Run | None") -> None:
+    """Raise `ValueError` if the vocabulary cannot have the sizes that the settings ask for."""
+    sizes = {name: getattr(preset.model, name) for name in VOCABULARY}
+    asked = {name: settings[name] for name in VOCABULARY if name in settings}
+    if preset.data == "dates":
+        require(not asked, f"dates are read in characters: their number is found, got {asked}")
+        return
+    require(len({*sizes.values()}) == 1, f"both languages must share one vocabulary, got {sizes}")
+    if start:
+        size = start.tokenizer.vocab_size
+        fits = {*asked.values()} <= {size}
+        require(fits, f"the vocabulary must be that of start, of {size} pieces, got {asked}")
 
 
 def _require_same_sizes(start: "Run", model: Transformer) -> None:

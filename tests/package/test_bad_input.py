@@ -132,6 +132,10 @@ def with_cache(target: Tensor, rows: tuple[int, ...] = (0, 1)) -> Tensor:
     return MODEL.decode(target, memory[: len(target)], mask[: len(target)], cache=cache)
 
 
+def pieces(count: int) -> dict:
+    return {"source_vocab_size": count, "target_vocab_size": count}
+
+
 def a_file(folder, content=b"text"):
     (folder / "file").write_bytes(content)
     return folder / "file"
@@ -548,6 +552,15 @@ BAD = {
         (lambda folder: train("dates", folder, device="gpu"), "device 'gpu' cannot be", "gpu"),
         (lambda folder: train("dates", folder, start="x"), "start must be a Run or None", "'x'"),
         (lambda folder: train("dates", folder, start=load_run(FIRST)), "with d_ff=256", "got 512"),
+        (lambda folder: train("dates", folder, **pieces(50)), "in characters", "50"),
+        (
+            lambda folder: train("multi30k", folder, tie_embeddings=False, source_vocab_size=50),
+            *("share one vocabulary", "'source_vocab_size': 50, 'target_vocab_size': 4000"),
+        ),
+        (
+            lambda folder: train("multi30k", folder, start=load_run(FIRST), **pieces(50)),
+            *("that of start, of 4000 pieces", "50"),
+        ),
         (lambda folder: train("pairs", folder), "must have data, a file with", "none"),
         (lambda folder: train("pairs", folder, test="x"), "must have data, a file", "['test']"),
         (lambda folder: train("pairs", folder, data=3), "must be given as a path", "int"),
