@@ -1,5 +1,6 @@
 """The lessons' own prose as a corpus: what stays of a Markdown cell, and which lessons it has."""
 
+import json
 import re
 import shutil
 
@@ -71,3 +72,27 @@ def test_a_folder_without_the_lessons_is_refused(tmp_path, without_shape_checks)
     (tmp_path / "00_start_here.ipynb").write_text('{"cells": []}')
     with pytest.raises(ValueError, match=r"without \[1, 2"):
         lesson_prose(tmp_path)
+
+
+def test_a_copy_beside_a_lesson_is_no_lesson(tmp_path):
+    for number in range(12):
+        write(tmp_path / f"{number:02}_lesson.ipynb", f"Lesson {number}.")
+    lessons = lesson_prose(tmp_path)
+    for copy in ("02_lesson-Copy1", "02_lesson (1)", "02_lesson copy", "100_years"):
+        write(tmp_path / f"{copy}.ipynb", "Mine.")
+    assert lesson_prose(tmp_path) == lessons
+    write(tmp_path / "02_mine.ipynb", "Mine.")
+    with pytest.raises(ValueError, match=r"each lesson once, got .*02_lesson.ipynb', '02_mine"):
+        lesson_prose(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "no JSON", '{"cells": [{}]}', '{"cells": 3}'])
+def test_what_is_no_notebook_is_refused_by_its_name(tmp_path, text):
+    for number in range(12):
+        (tmp_path / f"{number:02}_lesson.ipynb").write_text(text)
+    with pytest.raises(ValueError, match=r"00_lesson.ipynb must be a notebook"):
+        lesson_prose(tmp_path)
+
+
+def write(path, text):
+    path.write_text(json.dumps({"cells": [{"cell_type": "markdown", "source": [text]}]}))

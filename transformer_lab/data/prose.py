@@ -34,22 +34,29 @@ def lesson_prose(folder: str | os.PathLike = NOTEBOOKS) -> dict[int, str]:
 
     Left out are code, HTML, tables, pictures, where links lead, and sentences that hold a formula.
     The text changes with the lessons: so does every number that is measured on it.
-    Raises `ValueError` unless `folder` holds the notebooks of these lessons.
+    Raises `ValueError` unless `folder` holds the notebooks of these lessons, each of them once.
     """
     folder = as_path(folder, "folder")
-    paths = {int(path.name[:2]): path for path in folder.glob("[0-9][0-9]_*.ipynb")}
+    # JupyterLab calls a copy "02_name-Copy1.ipynb": it is no lesson.
+    found = [path for path in folder.glob("*.ipynb") if re.fullmatch(r"\d\d_\w+", path.stem)]
+    paths = {int(path.name[:2]): path for path in found}
     missing = sorted(set(LESSONS) - set(paths))
     require(
         not missing,
         f"folder must hold the course's lessons 00 to {LESSONS[-1]}, which an installed package "
         f"does not bring along, got {folder} without {missing}",
     )
+    names = sorted(path.name for path in found)
+    require(len(found) == len(paths), f"{folder} must hold each lesson once, got {names}")
     return {number: _prose_of(paths[number]) for number in LESSONS}
 
 
 def _prose_of(path: Path) -> str:
-    cells = json.loads(path.read_text("utf-8"))["cells"]
-    texts = ("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    try:
+        cells = json.loads(path.read_bytes())["cells"]
+        texts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
+    except (ValueError, LookupError, TypeError) as error:
+        raise ValueError(f"{path} must be a notebook with its cells, got {error!r}") from None
     lines = [line for text in texts for line in prose(text).splitlines()]
     return "".join(f"{line}\n" for line in lines)
 
