@@ -350,7 +350,8 @@ def _processes(device: str | None) -> Iterator[str]:
 
 
 def _is_first() -> bool:
-    return os.environ.get("RANK", "0") == "0"
+    """Whether this is the only process, or the first that torchrun started."""
+    return "LOCAL_RANK" not in os.environ or os.environ.get("RANK", "0") == "0"
 
 
 def _load(options: argparse.Namespace) -> Run:

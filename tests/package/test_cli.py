@@ -151,6 +151,14 @@ def test_a_wrong_setting_is_one_line_on_stderr(arguments, words, tmp_path, capsy
     assert captured.out == ""
 
 
+def test_an_error_is_said_where_something_else_has_set_a_rank(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("RANK", "3")  # as schedulers of clusters do; torchrun sets LOCAL_RANK too
+    assert cli.main(["train", "dates", "--output", str(tmp_path / "run"), "--steps=0"]) == 2
+    assert "error: steps must be" in capsys.readouterr().err
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert not cli._is_first()
+
+
 def test_a_gpu_without_enough_memory_is_one_line_on_stderr(monkeypatch, capsys):
     def full(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 9 GiB.")
