@@ -116,7 +116,8 @@ def train(
     run = Run(folder, model, tokenizer, preset.data, preset.beam, preset.alpha)
     if rank_and_size()[0] == 0:
         notes = {"seed": preset.training.seed, "training": asdict(preset.training)}
-        run.save(history, notes, progress=progress)
+        with locked(folder / CHECKPOINTS):
+            run.save(history, notes, progress=progress)
     return run
 
 
@@ -346,7 +347,13 @@ class Run:
         return scores
 
     def save(self, history: list[dict], notes: dict, *, progress: bool = False) -> None:
-        """Write the model, the tokenizer, the history, and last the metrics: then it is whole."""
+        """Write the model, the tokenizer, the history, and last the metrics: then it is whole.
+
+        A run that was whole before keeps the machine and the versions that it was trained with.
+        """
+        last = history[-1] if history else {"seconds": 0.0, "step": 0}
+        length = {"seconds": last["seconds"], "steps": last["step"]}
+        earlier = _trained_with(self.folder, length)
         (self.folder / METRICS).unlink(missing_ok=True)  # those of a shorter run
         save(self.model, self.folder)
         self.tokenizer.save(self.folder / TOKENIZER)
@@ -357,12 +364,22 @@ class Run:
             "alpha": self.alpha,
             "scores": self.evaluate(progress=progress),
             "parameters": sum(p.numel() for p in self.model.parameters()),
-            "seconds": history[-1]["seconds"] if history else 0.0,
-            "steps": history[-1]["step"] if history else 0,
+            **length,
             "hardware": describe_hardware(next(self.model.parameters()).device),
             "versions": {"python": platform.python_version(), "torch": torch.__version__},
         }
-        write_json(self.folder / METRICS, metrics | notes)
+        write_json(self.folder / METRICS, metrics | earlier | notes)
+
+
+def _trained_with(folder: Path, length: dict) -> dict:
+    """Return machine and versions of the run in `folder`, if it is whole and just as long."""
+    try:
+        metrics = read_json(folder / METRICS)
+    except ValueError:
+        return {}
+    if any(metrics.get(name) != value for name, value in length.items()):
+        return {}
+    return {name: metrics[name] for name in ("hardware", "versions") if name in metrics}
 
 
 def score(data: str, hypotheses: Sequence[str], references: Sequence[str]) -> dict:

@@ -16,8 +16,8 @@ import torch
 
 from transformer_lab import PRESETS, ModelConfig, TrainConfig, cli, load_run, runs, train
 from transformer_lab.config import BOS, EOS, PAD
-from transformer_lab.support.files import read_json, read_tensors
-from transformer_lab.training import STATE
+from transformer_lab.support.files import locked, read_json, read_tensors
+from transformer_lab.training import CHECKPOINTS, STATE
 
 TINY = {"d_model": 16, "num_heads": 2, "d_ff": 16, "num_encoder_layers": 1, "num_decoder_layers": 1}
 AS_OPTIONS = [f"--{name.replace('_', '-')}={value}" for name, value in TINY.items()]
@@ -130,6 +130,29 @@ def test_train_makes_a_run_folder_and_says_how_good_it_is(tmp_path, capsys):
     captured = capsys.readouterr()
     assert "exactly right" in captured.out and "20/20" in captured.err
     assert f'translate --run {folder} "friday' in captured.out
+
+
+def test_a_finished_run_keeps_the_machine_that_trained_it(tmp_path, monkeypatch):
+    settings = {"max_tokens": 300, "progress": False, **TINY}
+    train("dates", tmp_path, steps=2, **settings)
+    trained_on = read_json(tmp_path / "metrics.json")
+    monkeypatch.setattr(runs, "describe_hardware", lambda _: "another machine")
+    train("dates", tmp_path, steps=2, **settings)
+    assert read_json(tmp_path / "metrics.json") == trained_on
+    train("dates", tmp_path, steps=3, **settings)
+    assert read_json(tmp_path / "metrics.json")["hardware"] == "another machine"
+
+
+def test_what_a_run_has_learned_is_written_while_the_folder_is_its_own(tmp_path, monkeypatch):
+    def write(run, *_, **__):
+        with pytest.raises(ValueError, match="is in use"), locked(run.folder / CHECKPOINTS):
+            pass
+        written.append(run)
+
+    written = []
+    monkeypatch.setattr(runs.Run, "save", write)
+    train("dates", tmp_path, steps=2, max_tokens=300, progress=False, **TINY)
+    assert len(written) == 1
 
 
 @pytest.mark.parametrize(
