@@ -13,7 +13,8 @@ class KVCache:
     """The keys (B, H, L, d_k) and values (B, H, L, d_v) that one attention has already computed.
 
     In self-attention they grow by the new tokens of each call. With `fixed=True`
-    (cross-attention) they are those of the first call: the encoder's output does not change.
+    (cross-attention) they are those of the first call, after which the attention adds no more: the
+    encoder's output does not change.
     Raises `ValueError` for shapes that do not fit what is here.
     """
 
@@ -53,13 +54,16 @@ class KVCache:
         require_ids(rows, "rows", "rows")
         if self.length == 0:
             return
-        keys, values = self.read()
-        try:
-            # Unlike keys[rows], this does not count negative rows from the end.
-            self._keys, self._values = keys.index_select(0, rows), values.index_select(0, rows)
-        except IndexError:
-            last = len(keys) - 1
-            raise ValueError(f"rows must be from 0 to {last}, got {rows.tolist()}") from None
+        self._keys, self._values = (_selected(each, rows) for each in self.read())
+
+
+def _selected(held: Tensor, rows: Tensor) -> Tensor:
+    """Return these rows of what is held; `ValueError` if it has no such row."""
+    try:
+        return held.index_select(0, rows)  # unlike held[rows], it counts none from the end
+    except IndexError:
+        last = len(held) - 1
+        raise ValueError(f"rows must be from 0 to {last}, got {rows.tolist()}") from None
 
 
 def _room_for(store: Tensor | None, new: Tensor, length: int, *, exact: bool) -> Tensor:
@@ -119,8 +123,9 @@ class DecoderCache:
 
     def select(self, rows: Int[Tensor, "rows"]) -> None:
         """Keep these sentences, in this order (rows may repeat)."""
+        require_ids(rows, "rows", "rows")
         for caches in self.layers:
             for cache in caches:
                 cache.select(rows)
         if self.tokens is not None:
-            self.tokens = self.tokens[rows]
+            self.tokens = _selected(self.tokens, rows)

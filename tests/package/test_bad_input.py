@@ -61,6 +61,7 @@ from transformer_lab import (
     train_step,
     train_tokenizer,
 )
+from transformer_lab.cache import DecoderCache
 from transformer_lab.config import EOS, PAD
 from transformer_lab.runs import PRETRAINED
 
@@ -116,6 +117,13 @@ def last_word(word: int) -> Tensor:
 def filled_cache() -> KVCache:
     cache = KVCache()
     cache.append(torch.zeros(2, 3, 4, 5), torch.zeros(2, 3, 4, 6))
+    return cache
+
+
+def tokens_alone() -> DecoderCache:
+    """Return the cache of a decoder without layers."""
+    cache = DecoderCache(0)
+    cache.append(TARGET)
     return cache
 
 
@@ -197,6 +205,8 @@ BAD = {
         (lambda: filled_cache().select(torch.tensor([0, 2])), "from 0 to 1", "[0, 2]"),
         (lambda: with_cache(TARGET, rows=(0, 2)), "from 0 to 1", "[0, 2]"),
         (lambda: filled_cache().select(torch.tensor([-1])), "from 0 to 1", "[-1]"),
+        (lambda: tokens_alone().select(torch.tensor([-1])), "from 0 to 1", "[-1]"),
+        (lambda: tokens_alone().select([0]), "rows must be a tensor", "list"),
     ],
     "causal_mask": [
         (lambda: causal_mask(-1), "whole number from 0", "-1"),
