@@ -65,7 +65,8 @@ def sample(
     )
 
     def choose(logits: Tensor) -> Tensor:
-        logits = logits / temperature
+        # The softmax stays the same, and the largest logit, now 0, finite at any temperature.
+        logits = (logits - logits.amax(dim=-1, keepdim=True)) / temperature
         if top_k is not None:
             logits = keep_top_k(logits, top_k)
         if top_p is not None:

@@ -343,6 +343,12 @@ def test_decoding_leaves_the_model_as_it_was(tiny):
         assert torch.equal(tensor, before[name])
 
 
+def test_at_the_lowest_temperature_even_half_precision_takes_the_most_probable_token(tiny):
+    model = tiny(sharpness=0.05).half()  # a millionth of its logits' steps is out of its range
+    drawn = sample(model, sources(0), generator=seeded(), temperature=1e-6, max_length=9)
+    assert torch.equal(drawn, greedy_decode(model, sources(0), max_length=9))
+
+
 def test_selecting_rows_of_a_cache_copies_what_is_held_and_no_room():
     cache = KVCache()
     for _ in range(17):  # one more than the first room
