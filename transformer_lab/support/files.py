@@ -2,7 +2,7 @@
 
 import json
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -34,16 +34,15 @@ def as_folder(folder: str | os.PathLike) -> Path:
 def write_atomically(path: Path, content: bytes) -> None:
     """Put `content` at `path`; a reader, or a crash, finds the old file or the new."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    name = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(name, "xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, 0o644)
         os.replace(name, path)
     except BaseException as error:
-        Path(name).unlink(missing_ok=True)
+        name.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename is None:
             error.filename = str(path)  # "No space left on device": for which file?
         raise
