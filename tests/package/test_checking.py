@@ -512,6 +512,7 @@ def test_a_name_in_two_lessons_needs_the_lesson(course, capsys):
     with pytest.raises(CannotCheck, match="lessons 01 and 02: add lesson="):
         check(right)
     check(right, lesson="01")
+    check(right, lesson="1")
 
 
 def test_check_says_what_it_cannot_do(course):

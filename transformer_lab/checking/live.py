@@ -55,6 +55,7 @@ def _task_name(target: Any, notebook: Mapping[str, Any]) -> str:
 
 def _file_for(asked: Collection[str], lesson: str | None) -> Path:
     """Return the one file of checks that knows all these tasks."""
+    lesson = None if lesson is None else str(lesson).zfill(2)
     files = {f: _tasks_in(f) for f in check_files() if lesson in (None, f.stem[5:7])}
     fitting = [file for file, tasks in files.items() if asked and set(asked) <= tasks]
     if len(fitting) == 1:
