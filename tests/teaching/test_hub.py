@@ -72,6 +72,13 @@ def test_threads_are_as_many_as_the_quota_has_cores(monkeypatch, quota, asked, g
     assert now == [given]
 
 
+@pytest.mark.parametrize(("quota", "cores"), [(None, 3), (0.5, 1), (2.9, 2), (64.0, 3)])
+def test_as_many_run_at_once_as_there_are_cores_to_be_used(monkeypatch, quota, cores):
+    monkeypatch.setattr(threads, "cpu_quota", lambda: quota)
+    monkeypatch.setattr(threads.os, "sched_getaffinity", lambda _: {0, 2, 5}, raising=False)
+    assert threads.usable_cores() == cores
+
+
 # ---- Two homes and one course that nobody may write
 
 RIGHT = "def stable_softmax(x, dim):\n    return torch.softmax(x, dim)"

@@ -10,7 +10,6 @@ a line of ratings under it:
 
 import argparse
 import json
-import os
 import re
 import sys
 import threading
@@ -25,6 +24,7 @@ from transformer_lab.checking.engine import Limits, judge_notebook
 from transformer_lab.checking.isolation import NoWalls
 from transformer_lab.checking.notebooks import read_cells
 from transformer_lab.checking.sandbox import NOT_WRITTEN, PACKAGE
+from transformer_lab.support.threads import usable_cores
 
 HEADING = re.compile(
     r"^## Task (?P<number>\d+) · (?P<title>[^\n]*`\w+`[^\n]*)\n+"
@@ -72,7 +72,7 @@ def measure(target: str | Path) -> list[Task]:
     """Return every task with its state in the notebooks of `target`."""
     folder = target_folder(target)
     walls = NoWalls(PACKAGE, folder)
-    with ThreadPoolExecutor(os.cpu_count()) as pool, _stop_on_leaving() as stop:
+    with ThreadPoolExecutor(usable_cores()) as pool, _stop_on_leaving() as stop:
         lessons = [pool.submit(_lesson, file, folder, walls, stop) for file in check_files()]
         return [task for lesson in lessons for task in lesson.result()]
 

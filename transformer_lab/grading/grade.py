@@ -3,7 +3,6 @@
 import argparse
 import hashlib
 import json
-import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -32,6 +31,7 @@ from transformer_lab.grading.submissions import (
     find_submissions,
 )
 from transformer_lab.support.files import locked, remove_leftovers, write_json
+from transformer_lab.support.threads import usable_cores
 from transformer_lab.support.validation import require
 
 MARKS = "marks.json"
@@ -58,7 +58,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--output", required=True, metavar="DIR", help="folder for the marks")
     parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="students at a time"
+        "--jobs",
+        type=int,
+        default=usable_cores(),
+        metavar="N",
+        help="notebooks at a time (default: the cores that may be used)",
     )
     parser.add_argument(
         "--seconds", type=int, default=60, metavar="S", help="what a task may take (default 60)"

@@ -19,6 +19,14 @@ def limit_threads() -> None:
         torch.set_num_threads(min(torch.get_num_threads(), max(1, int(quota))))
 
 
+def usable_cores() -> int:
+    """Return how many cores this process may use: not those of the machine that others have."""
+    allowed = getattr(os, "sched_getaffinity", None)  # Linux has it
+    cores = len(allowed(0)) if allowed else os.cpu_count() or 1
+    quota = cpu_quota()
+    return cores if quota is None else max(1, min(cores, int(quota)))
+
+
 def cpu_quota(cgroups: Path = CGROUPS, own_groups: Path = OWN_GROUPS) -> float | None:
     """Return how many cores Linux lets this process use at once, or None if all of them.
 
