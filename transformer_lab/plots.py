@@ -105,21 +105,6 @@ def plot_mask(
     return ax
 
 
-def plot_encoding(encoding: Any, *, ax: Any = None, title: str = ""):
-    """Draw positional encodings (L, d_model): a row for each position, a column for each dimension.
-
-    Raises `ValueError` for any other shape.
-    """
-    encoding = _array(encoding, "encoding", (2,), "(L, d_model)")
-    ax = ax or _new_axes(WIDEST * 0.9, 4.0)
-    image = ax.imshow(encoding, cmap=SIGNED, vmin=-1, vmax=1, aspect="auto")
-    ax.figure.colorbar(image, ax=ax, label="value")
-    ax.set(xlabel="dimension", ylabel="position")
-    ax.set_title(title, parse_math=False)
-    _whole_ticks(ax)
-    return ax
-
-
 def plot_history(
     history: Sequence[dict],
     quantity: str = "loss",

@@ -16,7 +16,6 @@ from transformer_lab.notebook import LivePlot, show_source
 from transformer_lab.plots import (
     attention_text,
     plot_attention,
-    plot_encoding,
     plot_history,
     plot_mask,
     plot_scores,
@@ -91,7 +90,6 @@ def test_what_draws_on_given_axes_returns_them():
     ax = plot_attention(weights(2, 2))
     assert plot_mask(causal_mask(3), ax=ax) is ax
     assert plot_scores(-weights(3, 2), ax=ax) is ax
-    assert plot_encoding(weights(5, 4), ax=ax) is ax
     assert plot_history(HISTORY, ax=ax) is ax
 
 
@@ -160,7 +158,7 @@ def test_colours_are_those_of_the_diagrams_and_weights_darken_steadily_in_grey()
 
 def test_drawing_leaves_matplotlibs_settings_alone():
     before = dict(matplotlib.rcParams)
-    plot_attention(weights(3, 3)), plot_history(HISTORY), plot_encoding(weights(4, 4))
+    plot_attention(weights(3, 3)), plot_history(HISTORY)
     assert dict(matplotlib.rcParams) == before
 
 
@@ -182,7 +180,6 @@ NAN, HALF = float("nan"), [[0.5, 0.5]]
         (plot_attention, [HALF, "a"], "list of texts"),
         (plot_mask, [[[1.0, 0.0]]], "True = may attend"),
         (plot_mask, [causal_mask(3).expand(2, 1, 3, 3)], "leading axes of length 1"),
-        (plot_encoding, [torch.zeros(3)], "(L, d_model)"),
         (plot_scores, [torch.zeros(2, 2, 2)], "(Lq, Lk)"),
         (plot_history, [[]], "at least one"),
         (plot_history, [[{"loss": 2.0}]], "records with a step"),

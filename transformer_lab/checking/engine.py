@@ -18,7 +18,6 @@ from pathlib import Path
 
 import psutil
 
-from transformer_lab.checking.child import PASSED
 from transformer_lab.checking.isolation import Child, NoWalls, Walls
 from transformer_lab.checking.records import (
     Canary,
@@ -245,8 +244,3 @@ def _settled(report: _Report, count: int) -> dict[int, Outcome]:
         return {number: Outcome(state, why, why, seconds) for number in range(count)}
     blamed = report.under_way if report.under_way is not None else max(0, len(outcomes) - 1)
     return outcomes | {blamed: Outcome(state, why, why, seconds)}
-
-
-def is_passed(outcome: Outcome) -> bool:
-    """Return whether a task counts."""
-    return outcome.state == PASSED
