@@ -147,7 +147,10 @@ def _add_train(commands) -> None:
     _add_settings(group, TrainConfig)
     group = parser.add_argument_group("model", about)
     group.add_argument(
-        "--vocab-size", type=int, metavar="V", help="pieces that byte-pair encoding learns"
+        "--vocab-size",
+        type=int,
+        metavar="V",
+        help="tokens that byte-pair encoding may have, the special ones included; dates take none",
     )
     _add_settings(group, ModelConfig)
     group.add_argument(
