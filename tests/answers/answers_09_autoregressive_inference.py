@@ -1565,6 +1565,60 @@ def as_many_of_each_prefix_as_the_beam(*given):
     return beam_variant(*given, of_each=given[3])
 
 
+def stopping_by_score(hope):
+    """Return a search that ends when nothing alive has more to hope for than the best finished."""
+
+    def search(step, bos_id, eos_id, beam, max_length, alpha):
+        living, finished = [(0.0, [bos_id])], []
+        for n in range(1, max_length):
+            rows = step(torch.tensor([ids for _, ids in living])).tolist()
+            every = [
+                (total + more, [*ids, token])
+                for (total, ids), row in zip(living, rows, strict=True)
+                for token, more in enumerate(row)
+            ]
+            best = sorted(every, reverse=True)[:beam]
+            score = ((5 + n) / 6) ** alpha
+            finished += [(total / score, ids) for total, ids in best if ids[-1] == eos_id]
+            living = [pair for pair in best if pair[1][-1] != eos_id]
+            if not living:
+                break
+            most = hope(living[0][0], n, max_length - 1, alpha)
+            if finished and max(finished)[0] >= most:
+                break
+        return max(finished)[1] if finished else living[0][1]
+
+    return search
+
+
+@right("beam_search")
+def stopping_when_no_length_can_help(*given):
+    """The best that can still come: a certain rest, and the largest penalty there is."""
+    return stopping_by_score(lambda total, n, longest, alpha: total / ((5 + longest) / 6) ** alpha)(
+        *given
+    )
+
+
+@wrong("beam_search", "no better score than what has finished", "the penalty grows with n")
+def stopping_by_the_score_of_now(*given):
+    """The rule of a well-known library, right for alpha = 0: longer ones may still overtake."""
+    return stopping_by_score(lambda total, n, longest, alpha: total / ((5 + n) / 6) ** alpha)(
+        *given
+    )
+
+
+@wrong("beam_search", "no larger sum than the score", "the penalty grows with n")
+def stopping_by_the_sum(*given):
+    """A score is compared with a sum."""
+    return stopping_by_score(lambda total, n, longest, alpha: total)(*given)
+
+
+@wrong("beam_search", "rounded to a whole number")
+def penalty_with_whole_division(*given):
+    """// for /: the penalty is 1 up to n = 6."""
+    return beam_variant(*given, penalty=lambda n: ((5 + n) // 6) ** given[5])
+
+
 # ---- CachedSelfAttention
 
 
@@ -1957,6 +2011,56 @@ class ResetKeepsTheValues(Parts):
         return self.out((q @ self.k.mT / q.shape[-1] ** 0.5).softmax(-1) @ self.v)
 
 
+class WithAFirstStore(Given):
+    """It has room for `first` tokens, and twice as many when they are used up."""
+
+    first = 256
+
+    def reset(self):
+        self.length, self.store = 0, None
+
+    def step(self, x):
+        if self.store is None:
+            self.store = x.new_zeros(2, len(x), self.first, x.shape[-1])
+        if self.length == self.store.shape[2]:
+            self.grow()
+        self.store[:, :, self.length] = torch.stack([self.w_k(x)[:, 0], self.w_v(x)[:, 0]])
+        self.length += 1
+        k, v = (cut(y, self.num_heads) for y in self.store[:, :, : self.length])
+        heads, _ = scaled_dot_product_attention(cut(self.w_q(x), self.num_heads), k, v)
+        return self.w_o(heads.transpose(1, 2).flatten(2))
+
+    def grow(self):
+        self.store = torch.cat([self.store, torch.zeros_like(self.store)], 2)
+
+
+@right("CachedSelfAttention")
+class WithADoublingStoreOf256(WithAFirstStore):
+    pass
+
+
+@right("CachedSelfAttention")
+class WithADoublingStoreOf500(WithAFirstStore):
+    first = 500
+
+
+@wrong("CachedSelfAttention", "There is no longest sentence", "After 300 tokens step stops")
+class StoreOf300(WithAFirstStore):
+    """A store as long as the longest sentence of the data."""
+
+    first, grow = 300, lambda self: None
+
+
+@wrong("CachedSelfAttention", "There is no longest sentence", "it keeps no more")
+class RingOf100(WithAFirstStore):
+    """When the store is full, the oldest tokens are overwritten."""
+
+    first = 100
+
+    def grow(self):
+        self.length = 0
+
+
 @wrong("CachedSelfAttention", "There is no longest sentence")
 class RoomForHundred(Given):
     """A store that ends."""
@@ -2203,7 +2307,7 @@ class StateOfTheFirst(AllStates):
 def run_chunks(chunks, table, w_q, w_k, w_v, place, scale=None, masked=True):
     """The solution; `place(start, n, piece)` gives the positions of a piece."""
     d_model = table.shape[1]
-    encoding = sinusoidal_encoding(600, d_model)
+    encoding = sinusoidal_encoding(600 + 2 * sum(c.shape[1] for c in chunks), d_model)
     keys, values, states, seen = [], [], [], 0
     for piece, tokens in enumerate(chunks):
         n = tokens.shape[1]
@@ -2484,6 +2588,13 @@ def states_of_512_places(chunks, table, w_q, w_k, w_v):
     """A longer table of positions, made once."""
     d = table.shape[1]
     return states_with(chunks, table, (w_q, w_k, w_v), sinusoidal_encoding(512, d), math.sqrt(d))
+
+
+@wrong("repaired_states", "size of tensor")
+def states_of_1000_places(chunks, table, w_q, w_k, w_v):
+    """A table of positions for as many tokens as anybody will ever need."""
+    d = table.shape[1]
+    return states_with(chunks, table, (w_q, w_k, w_v), sinusoidal_encoding(1000, d), math.sqrt(d))
 
 
 @wrong("repaired_states", "has shape (2, 8), expected (2, 1, 8)", "axes of length 1")

@@ -701,6 +701,12 @@ def explore(tree, beam, limit, alpha, *, live="shrink", stop=True, **wrong):
             living = best_of([c for c in candidates if c[0][-1] != end])
         if wrong.get("first_ended") and finished:
             break
+        if "hope" in wrong and finished and living:
+            hope, n = max(total for _, total in living), len(living[0][0]) - 1
+            if max(score_of(tree, ids, alpha) for ids, _ in finished) >= wrong["hope"](
+                hope, n, alpha
+            ):
+                break
         if wrong.get("best_ended") and best[0][0][-1] == end:
             return best[:1], []
     return finished, living
@@ -761,6 +767,9 @@ BEAM_MISTAKES = {
     "alpha is always 0.6, the paper's: take the one that is given.": {
         "penalty": lambda n, alpha: penalty(n, 0.6)
     },
+    "the penalty is rounded to a whole number: `//` cuts off what / keeps.": {
+        "penalty": lambda n, alpha: ((5 + n) // 6) ** alpha
+    },
     "only n is divided by 6: the brackets are around 5 + n.": {
         "penalty": lambda n, alpha: (5 + n / 6) ** alpha
     },
@@ -797,6 +806,10 @@ BEAM_MISTAKES = {
     "the search ends as soon as the best candidate ends in EOS. Others may still be better.": {
         "best_ended": True
     },
+    "the search ends when what lives has no better score than what has finished. It may still get "
+    "one: the penalty grows with n.": {"hope": lambda total, n, alpha: total / penalty(n, alpha)},
+    "the search ends when what lives has no larger sum than the score of what has finished. Its "
+    "score may still be better: the penalty grows with n.": {"hope": lambda total, n, alpha: total},
     "fewer candidates are taken after some have finished: it is `beam` in every round.": {
         "narrower": True
     },
@@ -901,6 +914,8 @@ BEAM_TREES = (  # seed, V, bos, eos, spread, end; beam, max_length, alpha
     (246522, 6, 1, 5, 0.8, -0.6, 2, 6, 2.0),
     (858181, 4, 2, 3, 0.8, -0.6, 5, 3, 1.0),
     (81523, 3, 0, 1, 2.0, 0.3, 9, 6, 1.0),
+    (923121, 5, 0, 1, 2.0, -0.2, 3, 6, 2.0),
+    (2011974, 6, 2, 5, 0.8, 0.0, 2, 9, 1.5),
 )
 
 
@@ -1228,14 +1243,34 @@ def test_after_a_reset_nothing_is_left(CachedSelfAttention):
     expect_all(sequences_after_resets(module, weights))
 
 
+LONGEST = (
+    "For a longest sentence? There is no longest sentence: let the memory grow with what is read."
+)
+
+
 def test_no_room_is_made_for_a_longest_sentence(CachedSelfAttention):
+    """Room for 64 tokens may be kept at once, and for 512 by a store that grows when it is full."""
     module, _ = made(CachedSelfAttention, 4, 2)
-    step_by_step(module, torch.randn(1, 1, 4))
-    most = max((tensor.numel() for tensor in tensors_in(vars(module))), default=0)
-    assert most <= 2 * 4 * 64, (
-        f"After one token it keeps a tensor of {most:,} numbers. For a longest sentence? There is "
-        "no longest sentence: let the memory grow with what is read."
-    )
+    x = torch.randn(1, 1, 4)
+    step_by_step(module, x)
+    kept = numbers_kept(module)
+    text = f"After one token it keeps {kept:,} numbers."
+    assert kept <= 2 * 4 * 512, f"{text} {LONGEST}"
+    if kept <= 2 * 4 * 64:
+        return
+    for read in range(1, kept // 4 + 1):
+        try:
+            step_by_step(module, x)
+        except (RuntimeError, ValueError, IndexError) as error:
+            why = f"{text} After {read} tokens step stops with {type(error).__name__}. {LONGEST}"
+            raise CheckFailed(why) from None
+        if numbers_kept(module) > kept:
+            return
+    raise CheckFailed(f"{text} After {read + 1} tokens it keeps no more. {LONGEST}")
+
+
+def numbers_kept(module):
+    return sum(tensor.numel() for tensor in tensors_in(vars(module)))
 
 
 def tensors_in(value):
@@ -1270,7 +1305,7 @@ def test_cached_states_in_half_and_double_precision(CachedSelfAttention):
 def placed(chunks, table, places, scale=None, encoding_scale=1.0):
     """Return embeddings plus the encoding of each token's place."""
     x = table[torch.cat(chunks, 1)] * (math.sqrt(table.shape[1]) if scale is None else scale)
-    encoding = lab.sinusoidal_encoding(600, table.shape[1]).to(table.dtype)
+    encoding = lab.sinusoidal_encoding(1200, table.shape[1]).to(table.dtype)
     return x + encoding[places] * encoding_scale
 
 
@@ -1355,7 +1390,7 @@ def pieces_mask(lengths):
 def chunk_cases(repaired_states):
     ways = (
         *((2, 8, (3, 1, 1, 1)), (1, 12, (1, 1, 1, 1, 1)), (3, 6, (5,)), (2, 8, (2, 3, 1))),
-        *((2, 10, (4, 2, 3)), (2, 8, (1, 4)), (2, 8, (1,)), (2, 8, (140, 1, 400))),
+        *((2, 10, (4, 2, 3)), (2, 8, (1, 4)), (2, 8, (1,)), (1, 8, (500, 1, 600))),
     )
     for B, d, lengths in ways:
         table, matrices = torch.randn(9, d) / math.sqrt(d), torch.randn(3, d, d) / 2
