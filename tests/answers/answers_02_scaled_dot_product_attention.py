@@ -1589,3 +1589,57 @@ def add_for_add_(query, keys, values):
     for weight, value in zip(weights, values, strict=True):
         output.add(weight * value)
     return output
+
+
+def masked_weights(scores, mask, change):
+    """Return the weights of scores that `change` has masked, all by hand."""
+    return (scores if mask is None else change(scores, mask)).softmax(-1)
+
+
+@wrong("scaled_dot_product_attention", "others can be lower")
+def attention_with_the_lowest_of_float16(query, key, value, mask=None):
+    """−65,504, so that it fits into float16: scores of float32 can be lower."""
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    weights = masked_weights(scores, mask, lambda s, m: s.masked_fill(~m, -65504.0))
+    return weights @ value, weights
+
+
+@wrong("scaled_dot_product_attention", "subtracted from masked scores", "higher by more")
+def attention_that_subtracts_a_hundred(query, key, value, mask=None):
+    """Enough for all scores that one has seen."""
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    weights = masked_weights(scores, mask, lambda s, m: s - 100 * (~m).to(s.dtype))
+    return weights @ value, weights
+
+
+@right("scaled_dot_product_attention")
+def attention_with_a_maximum_behind_the_mask(query, key, value, mask=None):
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    mask = torch.ones_like(scores).bool() if mask is None else mask
+    top = scores.masked_fill(~mask, -math.inf).amax(-1, keepdim=True)
+    exp = torch.where(mask, (scores - top).exp(), 0)
+    weights = exp / exp.sum(-1, keepdim=True)
+    return weights @ value, weights
+
+
+@right("scaled_dot_product_attention")
+def attention_that_subtracts_a_billion(query, key, value, mask=None):
+    """In float64, where it is no less than −inf for all purposes."""
+    scores = query.double() @ key.double().mT / math.sqrt(query.shape[-1])
+    weights = masked_weights(scores, mask, lambda s, m: s - 1e9 * ~m).to(value.dtype)
+    return weights @ value, weights
+
+
+@wrong("attend_one", "exp of a large number is inf", "Is it the maximum")
+def the_first_score_subtracted(query, keys, values):
+    """Subtract anything, and the softmax is the same; but only the maximum keeps exp from inf."""
+    scores = keys @ query / math.sqrt(len(query))
+    exp = (scores - scores[0]).exp()
+    return exp / exp.sum() @ values
+
+
+@wrong("attend_one", "an axis of length 1", "every weight is 1")
+def softmax_across_a_column(query, keys, values):
+    """keys @ query[:, None] is a column, and the keys are always dim=1."""
+    scores = keys @ query[:, None] / math.sqrt(len(query))
+    return (scores.softmax(1) * values).sum(0)

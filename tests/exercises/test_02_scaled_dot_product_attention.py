@@ -422,6 +422,8 @@ def one_query_mistakes(query, keys, values):
     many = attention_mistakes(query[None], keys, values)
     weights = attend(query[None], keys, values)[1][0]
     return {
+        "softmax runs over an axis of length 1, so that every weight is 1. The keys of a column "
+        "(Lk, 1) are dim=0, those of a row (1, Lk) are dim=1.": values.sum(0),
         **{text: lambda answer=answer: answer()[0][0] for text, answer in many.items()},
         **({HIDDEN: 0 * values[0]} if overflows(query, keys) else {}),
         "the weights are returned; they still have to average the values.": weights,
@@ -481,6 +483,14 @@ def test_one_query_with_other_sizes(attend_one):
 
 def test_one_query_with_large_scores(attend_one):
     check_one_query(attend_one, 100 * torch.randn(6), 10 * torch.randn(5, 6), torch.randn(5, 3))
+
+
+def test_one_query_with_a_single_large_score(attend_one):
+    query, values = torch.tensor([2.0, 0.0, 0.0, 0.0]), torch.randn(3, 2)
+    for place in range(3):  # the first, the last and the mean are not the largest
+        keys = torch.randn(3, 4)
+        keys[:, 0] = torch.tensor([200.0, 0.0, 1.0]).roll(place)
+        check_one_query(attend_one, query, keys, values, nan=f"{OVERFLOW} {MAXIMUM}")
 
 
 def test_one_query_in_half_and_double_precision(attend_one):
@@ -563,7 +573,7 @@ def test_attention_with_large_scores(scaled_dot_product_attention):
 def test_a_mask_hides_however_low_the_other_scores_are(scaled_dot_product_attention):
     query, key, value = inputs(2, d_k=4)
     query, key = 2 * query.round(), key.round()
-    query[..., -1], key[..., -1] = -40_000, 1  # so all scores are whole numbers near −20,000
+    query[..., -1], key[..., -1] = -200_000, 1  # so all scores are whole numbers near −100,000
     query[:, 0] = 0  # as a pad's vector often is: all of its scores are 0
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
     weights = scores.masked_fill(~WIDE_MASK, -1e4).softmax(-1)
@@ -581,12 +591,22 @@ def test_a_mask_hides_however_high_the_masked_scores_are(scaled_dot_product_atte
     query[..., -1], key[..., -1], key[:, -1, -1] = 12, 0, 10  # the last key's are higher by 60
     mask = torch.ones(3, 5).bool()
     mask[:, -1] = False
+    given = query, key, value, mask
     scores = query @ key.transpose(-2, -1) / 2
     mistakes = {}
     for number in (20, 50):
         weights = (scores - number * ~mask).softmax(-1)
         why = f"{number} or so is subtracted from masked scores: they can be higher by more."
         mistakes[f"{why} Fill with −inf."] = weights @ value, weights
+    check_attention(scaled_dot_product_attention, *given, mistakes=mistakes)
+    query, key, value = query.double(), key.double(), value.double()
+    key[:, -1, -1] = 100  # now they are higher by 600, which float64 can still weigh
+    weights = F.one_hot(torch.full((2, 3), 4), 5).double()
+    why = (
+        "a number such as 100 is subtracted from masked scores: they can be higher by more. Fill "
+        "with −inf."
+    )
+    mistakes = {why: (weights @ value, weights)}
     check_attention(scaled_dot_product_attention, query, key, value, mask, mistakes=mistakes)
 
 
