@@ -460,7 +460,7 @@ def from_pytorch(d_model, num_heads):
     return torch.tensor(sum(p.numel() for p in module.parameters()))
 
 
-@wrong("count_parameters", "W_O is missing")
+@wrong("count_parameters", "one of the four matrices is missing", "W_O")
 def three_squares(d_model, num_heads):
     """Q, K and V have given the section its name; W_O is easily forgotten."""
     return 3 * d_model**2
@@ -1416,3 +1416,71 @@ def added_up_in_zeros(x, w_q, w_k, w_v, w_o, num_heads):
     output = torch.zeros(x.shape)
     output[...] = repaired(x, w_q, w_k, w_v, w_o, num_heads)
     return output
+
+
+@wrong("count_parameters", "one of the four matrices is missing")
+def without_w_v(d_model, num_heads):
+    """'Queries and keys, and the way out': the values go through a matrix, too."""
+    return num_heads * 2 * d_model * (d_model // num_heads) + d_model * d_model
+
+
+def masked_by_hand(change):
+    """Return a module in which `change` makes weights from scores and a mask."""
+
+    class ByHand(Given):
+        def forward(self, query, key, value, mask=None):
+            pairs = (self.w_q, query), (self.w_k, key), (self.w_v, value)
+            q, k, v = (w(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for w, x in pairs)
+            scores = q @ k.mT / math.sqrt(q.shape[-1])
+            weights = scores.softmax(-1) if mask is None else change(scores, mask)
+            return self.w_o((weights @ v).transpose(1, 2).flatten(2))
+
+    return ByHand
+
+
+def minus(number):
+    return lambda scores, mask: (scores - number * ~mask).softmax(-1)
+
+
+@wrong("MultiHeadAttention", "others can be lower")
+class LowestOfFloat16(masked_by_hand(lambda s, m: s.masked_fill(~m, -65504.0).softmax(-1))):
+    """−65,504, so that it fits into float16: scores of float32 can be lower."""
+
+
+@wrong("MultiHeadAttention", "10 is subtracted from masked scores")
+class TenSubtracted(masked_by_hand(minus(10))):
+    """A mask of numbers that are not large."""
+
+
+@wrong("MultiHeadAttention", "subtracted from masked scores", "higher by more")
+class HundredSubtracted(masked_by_hand(minus(100))):
+    """Enough for all scores that one has seen."""
+
+
+def maximum_first(scores, mask):
+    exp = (scores - scores.amax(-1, keepdim=True)).exp() * mask
+    return exp / exp.sum(-1, keepdim=True)
+
+
+@right("MultiHeadAttention")
+class MaximumBeforeTheMask(masked_by_hand(maximum_first)):
+    """Lesson 04's other route: weights to 0, and divided again."""
+
+
+@right("MultiHeadAttention")
+class BillionSubtracted(masked_by_hand(minus(1e9))):
+    pass
+
+
+@right("MultiHeadAttention")
+class ExpOfWhatIsLeft(Given):
+    """The maximum of the keys that are left, and where() on the exponentials."""
+
+    def forward(self, query, key, value, mask=None):
+        pairs = (self.w_q, query), (self.w_k, key), (self.w_v, value)
+        q, k, v = (w(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for w, x in pairs)
+        scores = torch.einsum("bhqd,bhkd->bhqk", q, k) * q.shape[-1] ** -0.5
+        mask = torch.ones_like(scores).bool() if mask is None else mask
+        top = torch.where(mask, scores, -math.inf).amax(-1, keepdim=True)
+        exp = torch.where(mask, (scores - top).exp(), 0)
+        return self.w_o((exp / exp.sum(-1, keepdim=True) @ v).transpose(1, 2).flatten(2))

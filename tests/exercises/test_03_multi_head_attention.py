@@ -230,7 +230,7 @@ def test_each_split_and_merge_begins_anew(split_heads, merge_heads):
 def count_mistakes(d, heads):
     d_k = d // heads
     return {
-        "W_O is missing.": 3 * d * d,
+        "one of the four matrices is missing. (Often it is W_O.)": 3 * d * d,
         "only W_O is counted.": d * d,
         "every head gets matrices as wide as the model. Those of a head are d_model × d_k.": (
             4 * heads * d * d
@@ -462,6 +462,13 @@ def module_mistakes(weights, heads, query, key, value, mask=None):
             lambda: weighed(lambda scores: (scores + mask).softmax(-1))
         ),
         TOO_HIGH: lambda: weighed(lambda scores: scores.masked_fill(~mask, -1e4).softmax(-1)),
+        **{
+            f"{number} is subtracted from masked scores: not enough, some weight leaks. Fill with "
+            "−inf.": (
+                lambda number=number: weighed(lambda scores: (scores - number * ~mask).softmax(-1))
+            )
+            for number in (1, 2, 5, 10, 20)
+        },
         "weights are set to 0 after the softmax, so that the rows no longer add up to 1.": (
             lambda: weighed(lambda scores: scores.softmax(-1) * mask)
         ),
@@ -553,14 +560,32 @@ def test_a_mask_fits_when_lengths_differ(MultiHeadAttention):
 
 def test_a_mask_hides_however_low_the_other_scores_are(MultiHeadAttention):
     module, weights = made(MultiHeadAttention, 8, 2)
-    weights["w_q.weight"] = torch.diag(torch.tensor([1.0, 1.0, 1.0, -20_000.0] * 2))
+    weights["w_q.weight"] = torch.diag(torch.tensor([1.0, 1.0, 1.0, -100_000.0] * 2))
     weights["w_k.weight"] = torch.eye(8)
     module.load_state_dict(weights)
     x = 2.0 * torch.randint(-1, 2, (2, 4, 8))
-    x[..., 3::4] = 2  # so all scores are even numbers near −40,000
+    x[..., 3::4] = 2  # so all scores are even numbers near −200,000
     given = x, x, x, torch.ones(4, 4).tril() > 0
     mistakes = module_mistakes(weights, 2, *given)
     mistakes = {TOO_HIGH: mistakes[TOO_HIGH]} | mistakes
+    expect(module(*given), true_module(weights, 2, *given), mistakes)
+
+
+def test_a_mask_hides_however_high_the_masked_scores_are(MultiHeadAttention):
+    module, weights = made(MultiHeadAttention, 8, 2, torch.float64)
+    weights["w_q.weight"], weights["w_k.weight"] = torch.eye(8).double(), torch.eye(8).double()
+    module.load_state_dict(weights)
+    query, key = (text.double() for text in texts((2, 4, 8), (2, 4, 8)))
+    query[..., 3::4], key[..., 3::4] = 2, 0
+    key[:, -1, 3::4] = 600  # so the last key's scores are higher by 600, which float64 can weigh
+    mask = torch.ones(4, 4).bool()
+    mask[:, -1] = False
+    why = (
+        "a number such as 20 or 100 is subtracted from masked scores: they can be higher by more. "
+        "Fill with −inf."
+    )
+    mistakes = {why: true_module(weights, 2, query, key, key)}
+    given = query, key, key, mask
     expect(module(*given), true_module(weights, 2, *given), mistakes)
 
 
