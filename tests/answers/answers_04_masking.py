@@ -1691,7 +1691,7 @@ class Squeezed(InSteps):
         return super().forward(x, tokens).squeeze()
 
 
-@wrong("RepairedSelfAttention", "Your code stopped", "200")
+@wrong("RepairedSelfAttention", "Your code stopped", "520")
 class WithAMaskOfEight(InSteps):
     """A buffer of the size that the example needed."""
 
@@ -1829,3 +1829,102 @@ def clamped_weights(scores, mask):
     """So that a logarithm stays finite."""
     weights = scores.masked_fill(~mask, -math.inf).softmax(-1).masked_fill(~mask, 0)
     return weights.clamp(min=1e-9)
+
+
+# ---- Masks of a fixed size, and numbers that are not low enough
+
+PAST_OF_512 = torch.ones(512, 512, dtype=torch.bool).tril()
+
+
+@wrong("causal_mask", "has shape (512, 512)")
+def causal_mask_of_512(length):
+    """Made once, as long as the longest text of the data."""
+    return PAST_OF_512[:length, :length]
+
+
+@wrong("decoder_mask", "must match", "512")
+def decoder_mask_of_512(tokens, pad_id):
+    """The same, and joined with the padding."""
+    L = tokens.shape[1]
+    return (tokens != pad_id)[:, None, None] & PAST_OF_512[:L, :L]
+
+
+def clamped(limit):
+    def answer(scores, mask):
+        weights = scores.clamp(-limit, limit).masked_fill(~mask, -math.inf).softmax(-1)
+        return weights.masked_fill(~mask, 0)
+
+    return answer
+
+
+@wrong("masked_softmax", "cut off at a limit")
+def scores_clamped_at_20(scores, mask):
+    """Against overflow."""
+    return clamped(20)(scores, mask)
+
+
+@wrong("masked_softmax", "cut off at a limit")
+def scores_clamped_at_100(scores, mask):
+    """The same, with a limit that looks safe."""
+    return clamped(100)(scores, mask)
+
+
+@wrong("masked_softmax", "1,000 is subtracted from forbidden scores", "higher by more")
+def thousand_subtracted(scores, mask):
+    """Enough for all scores that one has seen."""
+    return (scores - 1000 * (~mask).to(scores.dtype)).softmax(-1).masked_fill(~mask, 0)
+
+
+def masked_by_hand(change, past=None):
+    """Return a module in which `change` makes weights from scores and a mask."""
+
+    class ByHand(Given):
+        def forward(self, x, tokens):
+            q, k, v = projected(self, x)
+            L = x.shape[1]
+            before = torch.ones(L, L).tril() > 0 if past is None else past[:L, :L]
+            mask = (tokens != self.pad_id)[:, None] & before
+            return change(q @ k.mT / math.sqrt(x.shape[-1]), mask) @ v
+
+    return ByHand
+
+
+def filled_with(number):
+    return lambda scores, mask: scores.masked_fill(~mask, number).softmax(-1)
+
+
+def maximum_first(scores, mask):
+    exp = (scores - scores.amax(-1, keepdim=True)).exp() * mask
+    return exp / exp.sum(-1, keepdim=True)
+
+
+@wrong("RepairedSelfAttention", "allowed ones can be lower")
+class LowestOfFloat16(masked_by_hand(filled_with(-65504.0))):
+    """−65,504, so that it fits into float16: scores of float32 can be lower."""
+
+
+@wrong("RepairedSelfAttention", "subtracted from forbidden scores", "higher by more")
+class HundredSubtracted(masked_by_hand(lambda s, m: (s - 100 * ~m).softmax(-1))):
+    """Enough for all scores that one has seen."""
+
+
+@right("RepairedSelfAttention")
+class MaximumBeforeTheMask(masked_by_hand(maximum_first)):
+    """The lesson's other route: weights to 0, and divided again."""
+
+
+@wrong("RepairedSelfAttention", "must match", "512")
+class MaskOf512(masked_by_hand(filled_with(-math.inf), PAST_OF_512)):
+    """Made once, as long as the longest text of the data."""
+
+
+@right("RepairedSelfAttention")
+class BillionSubtracted(masked_by_hand(lambda s, m: (s - 1e9 * ~m).softmax(-1))):
+    pass
+
+
+@right("RepairedSelfAttention")
+class MaximumBehindTheMask(
+    masked_by_hand(lambda s, m: maximum_first(s.masked_fill(~m, -math.inf), m))
+):
+    pass

@@ -299,7 +299,7 @@ def test_a_key_must_be_real_and_not_in_the_future(decoder_mask):
     ):
         right = both(tokens, pad_id)
         expect(decoder_mask(tokens, pad_id), right, decoder_mistakes(tokens, pad_id))
-    long = TEXTS[:2].repeat(1, 8)
+    long = TEXTS[:1].repeat(1, 87)  # 522 tokens
     expect(decoder_mask(long, 3), both(long, 3), call=f"decoder_mask of {long.shape[1]} tokens")
 
 
@@ -478,7 +478,9 @@ def test_large_scores_forbidden_or_allowed(masked_softmax):
         "score of each query first, as softmax does."
     )
     positive = torch.tensor([[800.0, 801.0, 0.0, 0.0]])
-    check_softmax(masked_softmax, positive, positive > 0, nan=nan)
+    cut = "scores are cut off at a limit (clamp). Subtract the largest score: then nothing is lost."
+    mistakes = {cut: (positive > 0) / 2}
+    check_softmax(masked_softmax, positive, positive > 0, nan=nan, mistakes=mistakes)
     scores = torch.tensor([[0.0, 1.0, 200.0, 3000.0], [-300.0, -302.0, -301.0, 0.0]])
     mask = torch.tensor([[True, True, False, False], [True, True, False, False]])
     half = torch.tensor([[-60000, -60032, 60000, 3], [50000, 1, 2, -50000], [60000] * 4]).half()
@@ -493,6 +495,11 @@ def test_large_scores_forbidden_or_allowed(masked_softmax):
             "below it, and beside it their exponentials are 0. Fill with −inf."
         )
         lost = {low: filled, low + " ": filled * allowed, LOST: 0 * each}
+        for number in (50, 1000, 1e4, 6e4):
+            less = (each.float() - number * ~allowed).softmax(-1)
+            why = f"a number such as {number:,.0f} is subtracted from forbidden scores: they can"
+            lost[f"{why} be higher by more. Fill with −inf."] = less
+            lost[f"{why} be higher by more. Fill with −inf. "] = less * allowed
         check_softmax(masked_softmax, each, allowed, nan=LOST[0].upper() + LOST[1:], mistakes=lost)
 
 
@@ -993,11 +1000,29 @@ def test_pads_of_zeros_hide_as_others_do(RepairedSelfAttention):
 def test_the_mask_hides_however_low_the_other_scores_are(RepairedSelfAttention):
     module, weights = made(RepairedSelfAttention, 4, 2)
     weights["w_q.weight"], weights["w_k.weight"] = torch.eye(4), torch.eye(4)
-    weights["w_q.weight"][-1, -1] = -20_000
+    weights["w_q.weight"][-1, -1] = -100_000
     module.load_state_dict(weights)
     x = 2.0 * torch.randint(-1, 2, (*WITH_PADS.shape, 4))
-    x[..., -1] = 2  # so all scores are even numbers near −40,000
+    x[..., -1] = 2  # so all scores are even numbers near −200,000
     check_weights(module, weights, x, WITH_PADS, 2)
+
+
+def test_the_mask_hides_however_high_the_masked_scores_are(RepairedSelfAttention):
+    module, weights = made(RepairedSelfAttention, 4, 2, torch.float64)
+    for name in ("w_q.weight", "w_k.weight"):
+        weights[name][-1] = 0
+    weights["w_q.weight"][-1, 0], weights["w_k.weight"][-1, -1] = 1, 1200
+    module.load_state_dict(weights)
+    tokens = torch.tensor([[4, 2, 9, 6, 2], [8, 7, 2, 3, 5]])
+    x = torch.randn(2, 5, 4).double()
+    x[..., 0], x[..., -1] = 1, tokens == 2  # so a pad's scores are higher by 600
+    right, _ = hunt(weights, x, tokens, 2, True)
+    q, k, v = (F.linear(x, weights[f"w_{name}.weight"]) for name in "qkv")
+    why = (
+        "a number such as 20 or 100 is subtracted from forbidden scores: they can be higher by "
+        "more. Use −inf."
+    )
+    expect(module(x, tokens), right, {why: (q @ k.mT / 2).softmax(-1) @ v})
 
 
 def test_the_module_when_batch_and_length_are_equal(RepairedSelfAttention):
@@ -1013,7 +1038,7 @@ def test_the_module_when_something_is_one(RepairedSelfAttention):
 
 
 def test_the_module_on_a_long_text(RepairedSelfAttention):
-    check_module(RepairedSelfAttention, WITH_PADS.repeat(1, 40), 2, True)
+    check_module(RepairedSelfAttention, WITH_PADS[2:].repeat(1, 104), 2, True)
 
 
 def test_a_longer_text_may_follow(RepairedSelfAttention):
