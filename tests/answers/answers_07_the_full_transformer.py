@@ -1668,7 +1668,7 @@ def bpe_by_a_pattern(word_counts, num_merges):
     return merges
 
 
-@wrong("learn_bpe", "Merge 2 is ('b', 'aa'), expected ('aa', 'a')")
+@wrong("learn_bpe", "the pair is replaced in a text", "Compare whole symbols")
 def bpe_by_half_a_pattern(word_counts, num_merges):
     """The same, escaped, and without the look ahead: `e s` is found in `e st`."""
     words = {" ".join(word) + "</w>": count for word, count in word_counts.items()}
@@ -1701,3 +1701,117 @@ def biases_of_values_and_output_alone(vocab_size, d_model, d_ff, num_layers):
     """W_Q and W_K without biases, as in some models."""
     attention = 4 * d_model * d_model + 2 * d_model
     return counted(vocab_size, d_model, d_ff, num_layers, attention=attention)
+
+
+# ---- Steps of the wrong width after a merge, and a tie that the optimizer does not see
+
+
+def passed_over(symbols, pair):
+    """Merge in place, and go on two places further in the list that has become shorter."""
+    symbols, i = list(symbols), 0
+    while i < len(symbols) - 1:
+        if (symbols[i], symbols[i + 1]) == tuple(pair):
+            symbols[i : i + 2] = ["".join(pair)]
+            i += 2
+        else:
+            i += 1
+    return symbols
+
+
+def with_step(step):
+    def merge(symbols, pair):
+        result, i = [], 0
+        while i < len(symbols):
+            if tuple(symbols[i : i + 2]) == tuple(pair):
+                result.append("".join(pair))
+                i += step
+            else:
+                result.append(symbols[i])
+                i += 1
+        return result
+
+    return merge
+
+
+def learnt_with(merge, word_counts, num_merges):
+    words = [([*word[:-1], f"{word[-1]}</w>"], n) for word, n in word_counts.items()]
+    merges = []
+    for _ in range(num_merges):
+        pairs = collections.Counter()
+        for symbols, count in words:
+            for pair in itertools.pairwise(symbols):
+                pairs[pair] += count
+        if not pairs:
+            break
+        merges.append(min(pairs, key=lambda pair: (-pairs[pair], pair)))
+        words = [(merge(symbols, merges[-1]), count) for symbols, count in words]
+    return merges
+
+
+def cut_with(merge, word, merges):
+    symbols = [*word[:-1], f"{word[-1]}</w>"]
+    for pair in merges:
+        symbols = merge(symbols, pair)
+    return list(symbols)
+
+
+@wrong("learn_bpe", "the symbol behind each merge is skipped")
+def learnt_with_a_symbol_skipped(word_counts, num_merges):
+    """The list becomes shorter while the index runs."""
+    return learnt_with(passed_over, word_counts, num_merges)
+
+
+@wrong("learn_bpe", "the symbol behind each merged pair is lost")
+def learnt_with_a_symbol_lost(word_counts, num_merges):
+    """A step of three."""
+    return learnt_with(with_step(3), word_counts, num_merges)
+
+
+@wrong("learn_bpe", "the second symbol of each merged pair stays")
+def learnt_with_a_symbol_doubled(word_counts, num_merges):
+    """`for i in range(len(symbols))`: a step of one, always."""
+    return learnt_with(with_step(1), word_counts, num_merges)
+
+
+@wrong("apply_bpe", "the symbol behind each merge is skipped")
+def cut_with_a_symbol_skipped(word, merges):
+    """The list becomes shorter while the index runs."""
+    return cut_with(passed_over, word, merges)
+
+
+@wrong("apply_bpe", "the symbol behind each merged pair is lost")
+def cut_with_a_symbol_lost(word, merges):
+    """A step of three."""
+    return cut_with(with_step(3), word, merges)
+
+
+@wrong("apply_bpe", "the second symbol of each merged pair stays")
+def cut_with_a_symbol_doubled(word, merges):
+    """A step of one, always."""
+    return cut_with(with_step(1), word, merges)
+
+
+@right("apply_bpe")
+def cut_with_a_step_of_two(word, merges):
+    return cut_with(with_step(2), word, merges)
+
+
+@wrong("tie_weights", "among the model's parameters", "__dict__")
+def through_the_dictionary(model):
+    """model.… = … refuses a tensor, __dict__ takes anything: the old parameters are still there."""
+    vars(model.source_embedding)["table"] = model.target_embedding.table
+    vars(model.generator)["weight"] = model.target_embedding.table
+
+
+@wrong("tie_weights", "among the model's parameters", "__dict__")
+def one_of_them_through_the_dictionary(model):
+    """The same for the generator alone."""
+    model.source_embedding.table = model.target_embedding.table
+    vars(model.generator)["weight"] = model.target_embedding.table
+
+
+@right("tie_weights")
+def through_modules_by_name(model):
+    modules, table = dict(model.named_modules()), model.generator.weight
+    for name in ("source_embedding", "target_embedding"):
+        modules[name].register_parameter("table", table)
