@@ -796,3 +796,30 @@ def the_same_room(weights, values):
     shape = values.shape[0], values.shape[2]
     room = ROOM.setdefault((shape, values.dtype), torch.empty(shape, dtype=values.dtype))
     return torch.sum(weights.unsqueeze(2) * values, dim=1, out=room)
+
+
+def context_filled_with(fill):
+    def answer(query, keys, lengths, W_q, W_k, v):
+        scores = torch.tanh((query @ W_q)[:, None] + keys @ W_k) @ v
+        real = torch.arange(keys.shape[1]) < lengths[:, None]
+        weights = scores.masked_fill(~real, fill).softmax(1)
+        return (weights[:, None] @ keys)[:, 0], weights
+
+    return answer
+
+
+@wrong("repaired_context", "−50 or −100", "can be lower")
+def padding_at_minus_50(*given):
+    """exp(−50) is nothing, beside scores that are not near it."""
+    return context_filled_with(-50.0)(*given)
+
+
+@wrong("repaired_context", "−50 or −100", "can be lower")
+def padding_at_minus_100(*given):
+    """exp(−100) is 0 in float32, beside scores that are not near it."""
+    return context_filled_with(-100.0)(*given)
+
+
+@right("repaired_context")
+def padding_at_minus_a_billion(*given):
+    return context_filled_with(-1e9)(*given)

@@ -545,6 +545,20 @@ def test_padding_gets_no_weight_when_real_scores_are_far_below_0(repaired_contex
     check_repair(repaired_context, [2, 3, 5], *tensors, -8 * v)
 
 
+def test_padding_gets_no_weight_when_real_scores_are_near_minus_600(repaired_context):
+    query, keys, W_q, W_k, v = (x.double() for x in given(3))
+    query[:, 0], W_q[:, 0], W_q[0, 0], W_k[:, 0], v[0] = 1, 0, 30, 0, -600  # tanh(30) is 1
+    arguments = query, keys, torch.tensor([2, 3, 5]), W_q, W_k, v
+    scores, real = scored(query, keys, W_q, W_k, v), real_states(keys, arguments[2])
+    leaking = scores.masked_fill(~real, -50).softmax(1)
+    mistakes = {
+        "masked scores become a number such as −50 or −100, and those of real states can be "
+        "lower. Fill with −inf.": (read(leaking, keys), leaking),
+    }
+    answer, names = repaired_context(*arguments), ("context", "weights")
+    expect(answer, additive_context(*arguments), mistakes, names=names, nan=NOTHING_LEFT)
+
+
 def test_a_real_state_with_a_score_of_0_keeps_its_weight(repaired_context):
     *tensors, v = given(3)
     nan = "A real state may have a score of 0: ask `lengths` where −inf belongs, not the scores."
