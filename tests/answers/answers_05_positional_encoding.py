@@ -1453,3 +1453,22 @@ def with_hstack_in_a_list(token, keys, values, table, w_q, w_k, w_v):
     x = F.embedding(token, table) * d**0.5 + lab.sinusoidal_encoding(t + 1, d)[-1:]
     keys, values = torch.hstack((keys, x @ w_k)), torch.hstack((values, x @ w_v))
     return [F.scaled_dot_product_attention(x @ w_q, keys, values), keys, values]
+
+
+def rates_of_the_paper(d_model):
+    return 10000.0 ** (-torch.arange(0, d_model, 2).double() / 512)
+
+
+@wrong("sinusoidal_encoding", "divided by 512")
+def encoding_with_the_size_of_the_paper(length, d_model):
+    """The paper's d_model, typed in."""
+    angles = torch.arange(length)[:, None] * rates_of_the_paper(d_model)
+    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1).float()
+
+
+@wrong("rotate", "divided by 512")
+def rotated_with_the_size_of_the_paper(x, positions):
+    """The same."""
+    angles = positions[:, None] * rates_of_the_paper(x.shape[-1]).to(x.dtype)
+    even, odd, sine, cosine = x[..., 0::2], x[..., 1::2], angles.sin(), angles.cos()
+    return torch.stack((even * cosine - odd * sine, even * sine + odd * cosine), -1).flatten(-2)

@@ -85,6 +85,9 @@ WRONG_RATES = {
     "the exponent counts 2 twice: `torch.arange(0, d_model, 2)` is 2i already.": {
         "power": lambda i, d: 4 * i / d
     },
+    "the exponent is divided by 512, the paper's d_model. Take the d_model that is given.": {
+        "power": lambda i, d: 2 * i / 512
+    },
     "the exponent is i/d_model, and it should be 2i/d_model.": {"power": lambda i, d: i / d},
     "the pairs are counted from 1. The first hand has i = 0 and the rate 1.": {
         "power": lambda i, d: 2 * (i + 1) / d
