@@ -2228,3 +2228,54 @@ def block_squeezed(x, gamma, beta, eps, ffn):
 def block_added_into_x(x, gamma, beta, eps, ffn):
     """add_ saves a tensor, at the caller's cost."""
     return x.add_(ffn(F.layer_norm(x, x.shape[-1:], gamma, beta, eps)))
+
+
+class DroppedInPlace(GivenFrame):
+    def drop(self, y):
+        return F.dropout(y, self.dropout.p, self.training, inplace=True)
+
+    def forward(self, x, sublayer):
+        if self.pre_norm:
+            return x + self.drop(sublayer(self.norm(x)))
+        return self.norm(x + self.drop(sublayer(x)))
+
+
+@wrong("AddNorm", "changed its argument x")
+class DroppedInPlaceInBoth(DroppedInPlace):
+    """inplace=True, to save memory: a sub-layer that returns what it got loses its input."""
+
+
+@wrong("AddNorm", "In train mode the call changed the tensor", "inplace=True")
+class DroppedInPlaceWithTheNormFirst(DroppedInPlace):
+    """The same in pre-LN alone, where the norm is in between."""
+
+    def forward(self, x, sublayer):
+        if self.pre_norm:
+            return super().forward(x, sublayer)
+        return self.norm(x + self.dropout(sublayer(x)))
+
+
+@right("AddNorm")
+class DroppedInPlaceOnACopy(DroppedInPlace):
+    def drop(self, y):
+        return super().drop(y.clone())
+
+
+def with_the_norm(x, gamma, beta, eps):
+    centred = x - x.mean(-1, keepdim=True)
+    return gamma * centred / (centred.square().mean(-1, keepdim=True) + eps).sqrt() + beta
+
+
+@wrong("repaired_block", "changed the tensor that ffn returned", "without +=")
+def block_added_in_place(x, gamma, beta, eps, ffn):
+    """y += x changes what belongs to ffn."""
+    y = ffn(with_the_norm(x, gamma, beta, eps))
+    y += x
+    return y
+
+
+@right("repaired_block")
+def block_added_to_a_copy(x, gamma, beta, eps, ffn):
+    y = ffn(with_the_norm(x, gamma, beta, eps)).clone()
+    y += x
+    return y

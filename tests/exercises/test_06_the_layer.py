@@ -740,6 +740,21 @@ def test_the_frame_drops_out_once(AddNorm):
         expect_one_mask_for_each_number(left > 0, left >= 0)
 
 
+def test_the_frame_drops_out_of_a_tensor_of_its_own(AddNorm):
+    for pre_norm in (False, True):
+        module, n = made_frame(AddNorm, 4, pre_norm)
+        drop(module.train())
+        x = torch.randn(2, 5, 4)
+        stored, before = x.clone(), x.clone()
+        right = x if pre_norm else n(x)
+        expect(module(x, lambda y: y), right)  # says if x, which the sub-layer returns, has changed
+        expect(module(x, lambda _, stored=stored: stored), right)
+        assert torch.equal(stored, before), (
+            "In train mode the call changed the tensor that the sub-layer returned, which may "
+            "still be needed. Do without inplace=True: `self.dropout(…)` makes a new one."
+        )
+
+
 def test_the_frame_takes_a_module_and_passes_gradients(AddNorm):
     check_gradients_of_frame(AddNorm, pre_norm=False)
     check_gradients_of_frame(AddNorm, pre_norm=True)
@@ -1316,6 +1331,17 @@ def test_the_repaired_block(repaired_block):
         mistakes = block_mistakes(x, gamma, beta, eps, f)
         expect(repaired_block(x, gamma, beta, eps, sublayer), expected, mistakes)
         assert sublayer.calls == 1, f"ffn was called {sublayer.calls} times; call it once."
+
+
+def test_the_repaired_block_leaves_what_ffn_returns_as_it_was(repaired_block):
+    x, (gamma, beta) = tokens_of(2, 3, 4), torch.randn(2, 4)
+    stored = torch.randn(2, 3, 4)
+    before = stored.clone()
+    expect(repaired_block(x, gamma, beta, 0.5, lambda _: stored), x + before)
+    assert torch.equal(stored, before), (
+        "The call changed the tensor that ffn returned, which may still be needed: by ffn, or for "
+        "the gradient. Make a new one, x + …, and do without +=."
+    )
 
 
 def test_the_repaired_block_on_small_tokens(repaired_block):
