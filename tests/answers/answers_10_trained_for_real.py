@@ -1287,3 +1287,24 @@ def nothing_if_one_is_empty(hypothesis, reference, n):
         Counter(tuple(t[i : i + n]) for i in range(len(t) - n + 1)) for t in (hypothesis, reference)
     )
     return (found & other).total(), found.total()
+
+
+@wrong("clipped_matches", "punctuation is dropped")
+def matches_without_punctuation(hypothesis, reference, n):
+    """As texts are cleaned for other tasks."""
+    return counted([t for t in hypothesis if t.isalnum()], [t for t in reference if t.isalnum()], n)
+
+
+@wrong("clipped_matches", "lower-cased, and punctuation dropped")
+def matches_of_cleaned_texts(hypothesis, reference, n):
+    """The whole cleaning."""
+    hypothesis, reference = ([t.lower() for t in side] for side in (hypothesis, reference))
+    return matches_without_punctuation(hypothesis, reference, n)
+
+
+def counted(hypothesis, reference, n):
+    found, other = (
+        Counter(tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1))
+        for tokens in (hypothesis, reference)
+    )
+    return (found & other).total(), found.total()

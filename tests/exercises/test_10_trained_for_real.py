@@ -159,7 +159,17 @@ def lower_cased(hypothesis, reference, n):
     return clipped(*([token.lower() for token in side] for side in (hypothesis, reference)), n)
 
 
+def without_punctuation(hypothesis, reference, n):
+    return clipped(*([t for t in side if t.isalnum()] for side in (hypothesis, reference)), n)
+
+
 COUNTS = {
+    "punctuation is dropped: '.' is a token like the others.": without_punctuation,
+    "everything is lower-cased, and punctuation dropped: 'The' and '.' are tokens as they stand.": (
+        lambda h, r, n: without_punctuation(
+            *([token.lower() for token in side] for side in (h, r)), n
+        )
+    ),
     "nothing is clipped: each n-gram counts at most as often as the reference has it.": unclipped,
     "each different n-gram counts once: it counts as often as both have it.": each_once,
     "an n-gram that occurs twice adds its smaller count twice: go through the different ones.": (
