@@ -929,3 +929,27 @@ def exactly_a_tenth(weights, value):
     direction = torch.linalg.svd(both).Vh[-1]
     room = torch.where(direction < 0, -w / direction, torch.inf).amin(-1, keepdim=True)
     return w + 0.1 * room * direction
+
+
+def rolled_out(mean, layers):
+    result = identity = torch.eye(layers[0].shape[-1], dtype=layers[0].dtype)
+    for weights in layers:
+        result = (mean(weights) + identity) / 2 @ result
+    return result
+
+
+@wrong("attention_rollout", "the number of heads is written down")
+def divided_by_three_heads(layers):
+    """The 3 of the example, typed in."""
+    return rolled_out(lambda weights: weights.sum(1) / 3, layers)
+
+
+@wrong("attention_rollout", "the number of heads is written down")
+def the_first_three_heads(layers):
+    """Three heads have been seen."""
+    return rolled_out(lambda weights: weights[:, :3].mean(1), layers)
+
+
+@right("attention_rollout")
+def as_many_heads_as_there_are(layers):
+    return rolled_out(lambda weights: torch.einsum("bhqk->bqk", weights / weights.shape[1]), layers)

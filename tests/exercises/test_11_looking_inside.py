@@ -262,7 +262,9 @@ def rollout_mistakes(layers):
     half = [(a + identity) / 2 for a in means]
     product = rolled(layers, mix=lambda a, i: a)
     elementwise = torch.stack(half).prod(0)
-    per_head = torch.stack([rolled([w[:, h : h + 1] for w in layers]) for h in range(3)], 1)
+    heads = range(layers[0].shape[1])
+    per_head = torch.stack([rolled([w[:, h : h + 1] for w in layers]) for h in heads], 1)
+    number = "the number of heads is written down: take axis 1 as long as it is, with .mean(1)."
     return {
         "the first layer is leftmost: a row of the last layer mixes what the layers before it put "
         "out, so the last one belongs on the left.": lambda: rolled(layers, order=-1),
@@ -293,6 +295,10 @@ def rollout_mistakes(layers):
         "the first head is taken, and not the mean of all.": (
             lambda: rolled(layers, of_heads=lambda w: w[:, 0])
         ),
+        **{
+            f"{number}{' ' * i}": lambda wrong=wrong: rolled(layers, of_heads=wrong)
+            for i, wrong in enumerate((lambda w: w.sum(1) / 3, lambda w: w[:, :3].mean(1)))
+        },
         "the weights are transposed: rows are the queries already.": (
             lambda: rolled(layers, of_heads=lambda w: w.mean(1).mT)
         ),
@@ -316,14 +322,20 @@ def rollout_mistakes(layers):
     }
 
 
-def some_layers(count, length, dtype=torch.float32, batch=2):
-    shape = batch, 3, length, length
+def some_layers(count, length, dtype=torch.float32, batch=2, heads=3):
+    shape = batch, heads, length, length
     return [some_weights(*shape, masked=False, dtype=dtype) for _ in range(count)]
 
 
 def test_weights_are_carried_on_through_the_layers(attention_rollout):
     for count, length, batch in ((3, 4, 2), (2, 5, 2), (1, 4, 2), (2, 4, 1)):
         layers = some_layers(count, length, batch=batch)
+        expect(attention_rollout(layers), rolled(layers), rollout_mistakes(layers))
+
+
+def test_rollout_of_other_numbers_of_heads(attention_rollout):
+    for heads in (5, 2, 1):
+        layers = some_layers(2, 4, heads=heads)
         expect(attention_rollout(layers), rolled(layers), rollout_mistakes(layers))
 
 
