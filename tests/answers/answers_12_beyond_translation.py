@@ -1282,3 +1282,69 @@ def gaps_in_whole_per_cents(tokens, mask_id, pad_id, probability, generator):
 def repaired_and_squeezed(images, patch):
     """squeeze(0): right for many pictures."""
     return repaired_by_slices(images, patch).squeeze(0)
+
+
+def prefix_row_by_row(prefix_lengths, length, open_columns):
+    mask = torch.ones(length, length, dtype=torch.bool).tril().repeat(len(prefix_lengths), 1, 1, 1)
+    for row, n in zip(mask, prefix_lengths.tolist(), strict=True):
+        row[..., open_columns(n)] = True
+    return mask
+
+
+@right("prefix_mask")
+def prefix_by_a_slice(prefix_lengths, length):
+    return prefix_row_by_row(prefix_lengths, length, lambda n: slice(n))
+
+
+@wrong("prefix_mask", "a prefix of 5 tokens, the whole text", "−0 is 0")
+def prefix_counted_from_the_end(prefix_lengths, length):
+    """mask[..., : n − length]: right, but for n = length."""
+    return prefix_row_by_row(prefix_lengths, length, lambda n: slice(n - length))
+
+
+@wrong("prefix_mask", "a prefix of 5 tokens, the whole text")
+def prefix_leaves_one_token(prefix_lengths, length):
+    """Something must be left to be written."""
+    return prefix_row_by_row(prefix_lengths, length, lambda n: slice(min(n, length - 1)))
+
+
+@wrong("prefix_mask", "a prefix of 0 tokens, an empty one")
+def no_prefix_is_all(prefix_lengths, length):
+    """`n or None`: 0 is taken for `not given`."""
+    return prefix_row_by_row(prefix_lengths, length, lambda n: slice(n or None))
+
+
+@wrong("prefix_mask", "All is right but an empty prefix")
+def no_prefix_sees_nothing(prefix_lengths, length):
+    """An empty prefix is taken for an empty text."""
+    mask = prefix_by_a_slice(prefix_lengths, length)
+    return mask & (prefix_lengths > 0)[:, None, None, None]
+
+
+def with_gaps(tokens, mask_id, pad_id, probability, generator, force):
+    hidden = (torch.rand(tokens.shape, generator=generator) < probability) & (tokens != pad_id)
+    hidden = force(hidden, tokens != pad_id) if probability else hidden
+    return tokens.masked_fill(hidden, mask_id), torch.where(hidden, tokens, pad_id)
+
+
+@wrong("mask_tokens", "at least one gap every time", "force nothing")
+def at_least_one_gap(*given):
+    """So that there is a loss: the mean over no token is NaN."""
+
+    def force(hidden, real):
+        if not hidden.any():
+            hidden[tuple(real.nonzero()[0])] = True
+        return hidden
+
+    return with_gaps(*given, force)
+
+
+@wrong("mask_tokens", "at least one gap every time", "force nothing")
+def at_least_one_gap_in_each_text(*given):
+    """The same, row by row."""
+
+    def force(hidden, real):
+        first = real & (real.cumsum(1) == 1)
+        return hidden | (first & ~hidden.any(1, keepdim=True))
+
+    return with_gaps(*given, force)

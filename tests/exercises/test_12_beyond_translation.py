@@ -334,8 +334,34 @@ def test_the_prefix_sees_itself_and_the_rest_sees_the_past(prefix_mask):
 
 def test_a_prefix_is_empty_or_the_whole_text(prefix_mask):
     given = torch.tensor([0, 5])
-    mask = prefix_mask(given, 5)
-    expect(mask, prefix(given, 5), prefix_mistakes(given, 5))
+
+    def as_if(*lengths):
+        return prefix(torch.tensor(lengths), 5)
+
+    # Other prefixes are right, says the test above: it can only be one of these two.
+    whole, empty = (
+        f"all is right but a prefix of {length} tokens, {what}: look at the ends of your slices "
+        "(−0 is 0, not the end)."
+        for length, what in ((5, "the whole text"), (0, "an empty one"))
+    )
+    right = as_if(0, 5)
+    expect(
+        prefix_mask(given, 5),
+        right,
+        {whole: as_if(0, 0), f"{whole} ": as_if(0, 4), empty: as_if(5, 5)},
+        hint=lambda mask: whole_or_empty(mask, right),
+    )
+
+
+def whole_or_empty(mask, right):
+    wrong = [
+        what
+        for what, one, other in zip(
+            ("an empty prefix", "a prefix that is the whole text"), mask, right, strict=True
+        )
+        if not torch.equal(one, other)
+    ]
+    return f"All is right but {' and '.join(wrong)}."
 
 
 def test_a_single_row_and_a_single_token(prefix_mask):
@@ -483,6 +509,16 @@ def test_the_number_of_gaps_varies(mask_tokens):
         raise CheckFailed(
             f"Each call hides {how} of tokens. Each token is hidden with this probability, "
             "independently of all others."
+        )
+
+
+def test_a_short_text_may_have_no_gap(mask_tokens):
+    tokens = torch.full((2, 4), 5)  # without a gap in two of three calls
+    masked = [mask_tokens(tokens, 9, 0, 0.05, a_generator(seed))[0] for seed in range(40)]
+    if all((each == 9).any() for each in masked):
+        raise CheckFailed(
+            "Forty calls, two texts of four tokens each, probability 0.05: there was at least one "
+            "gap every time. A text may have none: force nothing."
         )
 
 
