@@ -3,8 +3,7 @@
 The models that are there translate the training set, each in its own words, and each goes on with
 all of it. The three of `multi30k-tok` write German for the English captions; the first of them,
 trained on in both directions, writes English for the German ones. No other text is used. Of cased
-text there is one run, which learns what it and the course's first translator wrote: the one that
-comes with the course.
+text there is one run, which learns what it and the course's first translator wrote.
 
 [1] Nguyen et al. 2020, Data Diversification: A Simple Strategy For Neural Machine Translation.
 """

@@ -25,7 +25,7 @@ PARTS: dict[str, tuple[Callable[[Lab], dict], float]] = {  # and the seconds tha
     "small": (quality.small, 180),
     "inference": (inference.inference, 40),
     "speed": (speed.speed, 100),
-    "quality": (quality.quality, 220),
+    "quality": (quality.quality, 300),
     "numerics": (numerics.numerics, 150),
     "lesson": (lesson.lesson, 300),
 }
