@@ -174,7 +174,7 @@ def _try(lab: Lab, name: str) -> dict:
 
 
 def small(lab: Lab) -> dict:
-    """Train cased text with a wider model that still fits into 12 MB; keep the run, to be shipped."""
+    """Train cased text with a wider model that fits into 12 MB; keep the run, to be shipped."""
     preset, objective = lab.recipe(SMALL)
     rows = [_scored(lab, "raw", SEED, SMALL)]
     if lab.folder:
