@@ -225,9 +225,22 @@ def load_parameters(model: nn.Module, tensors: dict[str, Tensor], where: Path | 
 
 
 def num_parameters(config: ModelConfig) -> int:
-    """Return the number of parameters of `Transformer(config)`, without taking memory for them."""
-    with torch.device("meta"):
-        return sum(p.numel() for p in Transformer(config).parameters())
+    """Return the number of parameters of `Transformer(config)`, without making one."""
+    # Counted, not looked up in a model on the device "meta": that imports sympy and torch._dynamo,
+    # which takes longer than to load the model and translate a sentence with it.
+    d_model, d_ff = config.d_model, config.d_ff
+    sources, targets = config.source_vocab_size, config.target_vocab_size
+    embeddings_and_generator = targets if config.tie_embeddings else sources + targets + targets
+    bias = d_model if config.attention_bias else 0
+    attention = 4 * (d_model * d_model + bias)
+    feed_forward = (d_model * d_ff + d_ff) + (d_ff * d_model + d_model)
+    norm = 2 * d_model
+    return (
+        embeddings_and_generator * d_model
+        + config.num_encoder_layers * (attention + feed_forward + 2 * norm)
+        + config.num_decoder_layers * (2 * attention + feed_forward + 3 * norm)
+        + (2 * norm if config.pre_norm else 0)
+    )
 
 
 def save(model: Transformer, folder: str | os.PathLike) -> None:

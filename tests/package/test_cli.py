@@ -326,6 +326,16 @@ def test_without_sentences_it_reads_lines_and_explains_on_stderr(run):
     assert "f r i d a y ␣ 1 5" in errors and "░" in errors
 
 
+def test_a_translation_starts_without_what_only_a_compiler_needs(run):
+    code = (
+        "import sys; from transformer_lab import cli\n"
+        f"cli.main(['translate', '--run', {str(run.folder)!r}, {DATE!r}])\n"
+        "print({'sympy', 'torch._dynamo', 'matplotlib'} & set(sys.modules))"
+    )
+    out, errors = start("-c", code).communicate(timeout=60)
+    assert out == lines(run, DATE) + "set()\n", errors
+
+
 def test_explain_leaves_a_sentence_a_sentence(run, capsys):
     assert cli.main(["translate", "--run", str(run.folder), "--explain", DATE]) == 0
     captured = capsys.readouterr()

