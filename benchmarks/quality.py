@@ -25,7 +25,7 @@ from transformer_lab.support.files import read_json
 ONE, TWO, THREE = (0,), (0, 1), (0, 1, 2)
 SEEDS = {"dates": THREE, "multi30k": ONE, "multi30k-raw": ONE}
 SEEDS |= {"multi30k-tok": THREE, "multi30k-tok-adam": THREE, "multi30k-diverse": THREE}
-SEEDS |= {"multi30k-longer": TWO, "multi30k-raw-diverse": ONE, "multi30k-tok-rdrop": TWO}
+SEEDS |= {"multi30k-longer": TWO, "multi30k-raw-diverse": ONE, "multi30k-tok-rdrop": THREE}
 TRAINERS = {"multi30k-diverse": train_diverse, "multi30k-longer": train_longer}
 TRAINERS |= {"multi30k-raw-diverse": train_cased, "multi30k-tok-rdrop": train_wide}
 # The recipe of before Muon.
