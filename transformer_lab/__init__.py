@@ -4,9 +4,8 @@ The model, and all that trains and uses it, can be imported from here:
 
 >>> from transformer_lab import ModelConfig, Transformer, greedy_decode
 
-Figures are in `transformer_lab.plots`, `diagrams` and `notebook`, the checks of exercises in
-`transformer_lab.checking`. To read the source, start with config, masks, attention, embedding,
-layers, model; README.md has the rest of the order.
+Figures are in `transformer_lab.plots`. To read the source, start with config, masks, attention,
+embedding, layers, model; README.md has the rest of the order.
 """
 
 from transformer_lab.attention import (
@@ -21,20 +20,22 @@ from transformer_lab.data import Batch, batches_by_tokens, date_pairs, load_mult
 from transformer_lab.decoding import beam_search, greedy_decode, keep_top_k, keep_top_p, sample
 from transformer_lab.embedding import PositionalEncoding, TokenEmbedding, sinusoidal_encoding
 from transformer_lab.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForward
+from transformer_lab.maps import attention_maps
 from transformer_lab.masks import causal_mask, decoder_mask, padding_mask
-from transformer_lab.model import Decoder, Encoder, Transformer, attention_maps, load, save
+from transformer_lab.model import Decoder, Encoder, Transformer
 from transformer_lab.presets import PRESETS, Preset
 from transformer_lab.runs import Run, load_run, train
+from transformer_lab.saving import load, save
 from transformer_lab.support.threads import limit_threads
 from transformer_lab.tokenizer import Tokenizer, train_tokenizer
 from transformer_lab.training import (
     Objective,
     average_checkpoints,
-    evaluate,
     fit,
     noam_rate,
     sequence_loss,
     train_step,
+    validate,
 )
 
 __all__ = [
@@ -68,7 +69,6 @@ __all__ = [
     "causal_mask",
     "date_pairs",
     "decoder_mask",
-    "evaluate",
     "fit",
     "greedy_decode",
     "keep_top_k",
@@ -88,6 +88,7 @@ __all__ = [
     "train",
     "train_step",
     "train_tokenizer",
+    "validate",
 ]
 
 limit_threads()

@@ -1,4 +1,4 @@
-"""Attention: the paper's equation in plain lines, and the fused path that is proven equal to it."""
+"""Attention: the equation (lesson 02), the heads (lesson 03), and a fused path equal to them."""
 
 import math
 
@@ -7,12 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from transformer_lab.cache import KVCache
-from transformer_lab.support.validation import (
-    require_attention,
-    require_fitting,
-    require_floats,
-    require_heads,
-)
+from transformer_lab.support.validation import require_attention, require_fitting, require_heads
 
 
 def scaled_dot_product_attention(
@@ -37,30 +32,24 @@ def scaled_dot_product_attention(
 
 
 def split_heads(x: Float[Tensor, "B L d_model"], num_heads: int) -> Float[Tensor, "B H L d_k"]:
-    """Give each head its own d_k = d_model / H features of every token.
-
-    Raises `ValueError` if the heads do not divide d_model.
-    """
-    require_floats(x, "x", "B L d_model")
-    require_heads(x.shape[-1], num_heads)
-    x = x.unflatten(-1, (num_heads, -1))  # (B, L, H, d_k)
+    """Give each head its own d_k = d_model / H features of every token."""
+    B, L, d_model = x.shape
+    x = x.view(B, L, num_heads, d_model // num_heads)  # (B, L, H, d_k)
     return x.transpose(1, 2)  # (B, H, L, d_k)
 
 
 def merge_heads(x: Float[Tensor, "B H L d_k"]) -> Float[Tensor, "B L H*d_k"]:
-    """Put the heads of every token side by side again: the inverse of `split_heads`.
-
-    Raises `ValueError` unless `x` is (B, H, L, d_k).
-    """
-    require_floats(x, "x", "B H L d_k")
-    return x.transpose(1, 2).flatten(2)
+    """Put the heads of every token side by side again: the inverse of `split_heads`."""
+    B, H, L, d_k = x.shape
+    return x.transpose(1, 2).reshape(B, L, H * d_k)
 
 
 class MultiHeadAttention(nn.Module):
     """Concat(head₁ … head_h) W_O, headᵢ = Attention(Q W_Qᵢ, K W_Kᵢ, V W_Vᵢ) (paper, 3.2.2).
 
     The h projections of a kind lie side by side in one linear layer: `w_q`, `w_k`, `w_v`; `w_o`
-    mixes the heads. d_k = d_v = d_model / num_heads. Raises `ValueError` if that is not whole.
+    mixes the heads. d_k = d_v = d_model / num_heads. The equation has no biases, so there are none
+    unless `bias=True`, as in `nn.MultiheadAttention`. Raises `ValueError` if d_k is not whole.
     """
 
     def __init__(self, d_model: int, num_heads: int, bias: bool = False):
@@ -89,10 +78,8 @@ class MultiHeadAttention(nn.Module):
         """Return (B, Lq, d_model); with `return_weights`, also the weights (B, H, Lq, Lk).
 
         `mask` is boolean, True = may attend, and broadcasts to (B, H, Lq, Lk). With a `cache`, Lk
-        counts the cached keys too. Raises `ValueError` for shapes that do not fit.
+        counts the cached keys too. Raises `ValueError` for keys, values or a mask that do not fit.
         """
-        for name, x in (("query", query), ("key", key), ("value", value)):
-            require_floats(x, name, "B L d_model", self.w_q.in_features)
         q = split_heads(self.w_q(query), self.num_heads)
         k, v = self._keys_and_values(key, value, cache)
         if return_weights:
@@ -104,7 +91,7 @@ class MultiHeadAttention(nn.Module):
 
     def _keys_and_values(self, key: Tensor, value: Tensor, cache: KVCache | None):
         if cache is not None and cache.complete:
-            return cache.read()
+            return cache.read()  # `key` and `value` have not changed since the first step
         k = split_heads(self.w_k(key), self.num_heads)
         v = split_heads(self.w_v(value), self.num_heads)
         if cache is None:

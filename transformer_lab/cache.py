@@ -1,12 +1,15 @@
 """What decoding step by step keeps, so that no token is computed twice (lesson 09)."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from transformer_lab.config import PAD
 from transformer_lab.masks import decoder_mask, padding_mask
-from transformer_lab.support.validation import require, require_cacheable, require_ids
+from transformer_lab.support.validation import require, require_cacheable
 
 
 class KVCache:
@@ -30,7 +33,7 @@ class KVCache:
         return self.fixed and self.length > 0
 
     def append(self, keys: Float[Tensor, "B H L d_k"], values: Float[Tensor, "B H L d_v"]) -> None:
-        """Add the keys and values of new tokens behind those that are here."""
+        """Add the keys and values of new tokens after those that are here."""
         require_cacheable(keys, values, self._keys, self._values)
         start, self.length = self.length, self.length + keys.shape[2]
         self._keys = _room_for(self._keys, keys, self.length, exact=self.fixed)
@@ -39,7 +42,7 @@ class KVCache:
         self._values[:, :, start : self.length] = values
 
     def cut(self, length: int) -> None:
-        """Forget the keys and values behind the first `length`."""
+        """Forget all but the first `length` keys and values."""
         self.length = min(length, self.length)
         if self.length == 0:
             self._keys = self._values = None
@@ -51,19 +54,8 @@ class KVCache:
 
     def select(self, rows: Int[Tensor, "rows"]) -> None:
         """Keep these rows of the batch, in this order (rows may repeat)."""
-        require_ids(rows, "rows", "rows")
-        if self.length == 0:
-            return
-        self._keys, self._values = (_selected(each, rows) for each in self.read())
-
-
-def _selected(held: Tensor, rows: Tensor) -> Tensor:
-    """Return these rows of what is held; `ValueError` if it has no such row."""
-    try:
-        return held.index_select(0, rows)  # unlike held[rows], it counts none from the end
-    except IndexError:
-        last = len(held) - 1
-        raise ValueError(f"rows must be from 0 to {last}, got {rows.tolist()}") from None
+        if self.length > 0:  # unlike keys[rows], `index_select` counts no row from the end
+            self._keys, self._values = (each.index_select(0, rows) for each in self.read())
 
 
 def _room_for(store: Tensor | None, new: Tensor, length: int, *, exact: bool) -> Tensor:
@@ -94,6 +86,21 @@ class DecoderCache:
         """The number of tokens so far."""
         return 0 if self.tokens is None else self.tokens.shape[1]
 
+    @contextmanager
+    def adding(self, target: Int[Tensor, "B Lt"]) -> Iterator[Bool[Tensor, "..."] | None]:
+        """Append new tokens, and give the mask of what they may see, while the layers read them.
+
+        If that ends in an error, the tokens are taken out again: the first layers may have kept
+        their keys, and the others not.
+        """
+        length = self.length
+        self.append(target)
+        try:
+            yield self.mask(target.shape[1])
+        except BaseException:  # Ctrl-C too
+            self.cut(length)
+            raise
+
     def append(self, target: Int[Tensor, "B Lt"]) -> None:
         """Remember new tokens."""
         if self.tokens is not None:
@@ -107,7 +114,7 @@ class DecoderCache:
         self.has_padding = self.has_padding or bool((target == PAD).any())
 
     def cut(self, length: int) -> None:
-        """Forget the tokens behind the first `length`; without any, the encoder's output too."""
+        """Forget all but the first `length` tokens; with none left, the encoder's output too."""
         for own, of_memory in self.layers:
             own.cut(length)
             if length == 0:
@@ -123,9 +130,8 @@ class DecoderCache:
 
     def select(self, rows: Int[Tensor, "rows"]) -> None:
         """Keep these sentences, in this order (rows may repeat)."""
-        require_ids(rows, "rows", "rows")
         for caches in self.layers:
             for cache in caches:
                 cache.select(rows)
         if self.tokens is not None:
-            self.tokens = _selected(self.tokens, rows)
+            self.tokens = self.tokens.index_select(0, rows)

@@ -1,13 +1,14 @@
-"""The command line: `transformer-lab train`, `translate`, `evaluate`, `progress`, `grade`."""
+"""The command line: `transformer-lab train`, `translate`, `evaluate`."""
 
 import argparse
 import json
 import os
+import re
 import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, asdict, fields
 from importlib.metadata import version
 from pathlib import Path
 
@@ -15,73 +16,44 @@ import torch
 import torch.distributed as dist
 
 from transformer_lab import plots
-from transformer_lab.checking import progress
 from transformer_lab.config import ModelConfig, TrainConfig
 from transformer_lab.data.pairs import kept_splits
-from transformer_lab.grading import grade
-from transformer_lab.presets import PRESETS
+from transformer_lab.presets import ABOUT, PRESETS
 from transformer_lab.runs import (
     METRICS,
     PRETRAINED,
     Run,
     default_device,
+    find_preset,
     load_run,
+    require_trainable,
     train,
     usable_device,
 )
-from transformer_lab.support.files import read_json
+from transformer_lab.support.command_line import (
+    add_command,
+    is_first_process,
+    run_command,
+    say,
+)
+from transformer_lab.support.files import as_folder, read_json, require_writable
 from transformer_lab.support.validation import require
 from transformer_lab.training import STATE
 
 NAME = "transformer-lab"
 FIGURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg")
+FILE_NAME = re.compile(r"\S+\.[A-Za-z]\w{0,4}")  # and no sentence
 EXAMPLES = {"dates": "friday 15 february 2019", "multi30k": "A man is reading a book."}
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Do what the command line asks; return the exit status."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a terminal may lack some of our signs
-            stream.reconfigure(errors="replace")
-    parser = _parser()
     arguments = sys.argv[1:] if arguments is None else arguments
-    options = parser.parse_args(_with_explain_apart(arguments))
-    if options.command is None:
-        parser.print_help()
-        return 2
-    try:
-        status = options.command(options)
-        print(end="", flush=True)
-        return status
-    except KeyboardInterrupt:
-        _say(f"\n{NAME}: stopped. {_how_to_go_on(options)}")
-        return 130
-    except BrokenPipeError:  # whoever read our output has seen enough, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
-    except (ValueError, OSError, torch.OutOfMemoryError) as error:
-        return _refuse(str(error))
-    except RuntimeError as error:  # memory that is not a GPU's has no error of its own
-        _, full, what = str(error).partition("can't allocate memory: ")
-        if not full:
-            raise
-        return _refuse(f"there is not enough memory: {what}")
-
-
-def _refuse(problem: str) -> int:
-    _say(f"{NAME}: error: {' '.join(problem.split())}")
-    return 2
-
-
-def _say(text: str) -> None:
-    """Write to stderr, once if there are several processes; stdout is for results alone."""
-    if _is_first() and sys.stderr is not None:  # without one, `print` would write to stdout
-        print(text, file=sys.stderr, flush=True)
+    arguments = _with_preset_first(_with_explain_apart(arguments))
+    return run_command(_parser(), arguments, _how_to_go_on)
 
 
 def _how_to_go_on(options: argparse.Namespace) -> str:
-    if options.command is grade.run:
-        return "The same command goes on: what is done is kept."
     if options.command is not _train:
         return ""
     if (Path(options.output) / STATE).exists():
@@ -107,25 +79,12 @@ def _parser() -> argparse.ArgumentParser:
     _add_train(commands)
     _add_translate(commands)
     _add_evaluate(commands)
-    _add_progress(commands)
-    _add_grade(commands)
     return parser
 
 
-def _add(commands, name: str, what: str, examples: str) -> argparse.ArgumentParser:
-    return commands.add_parser(
-        name,
-        help=what,
-        description=f"{what[0].upper()}{what[1:]}.",
-        epilog=examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-
-
 def _add_train(commands) -> None:
-    presets = "\n".join(f"  {name:13} {_in_a_line(name)}" for name in PRESETS)
-    parser = _add(
+    presets = "\n".join(f"  {name:13} {ABOUT[name]}" for name in ABOUT)
+    parser = add_command(
         commands,
         "train",
         "train a model and keep it in a folder; an interrupted training goes on",
@@ -134,15 +93,19 @@ def _add_train(commands) -> None:
         f"  {NAME} train dates --output runs/dates\n"
         f"  {NAME} train multi30k --output runs/small --d-model 128 --num-heads 4 --seed 1\n"
         f"  {NAME} train pairs --data sentences.tsv --output runs/mine\n"
+        f"  {NAME} train pairs --data train.en.gz train.de.gz --output runs/mine --reverse\n"
         f"  torchrun --nproc-per-node 2 -m transformer_lab train dates --output runs/two\n\n"
         f"Ctrl-C stops it. The same command goes on from the last checkpoint.",
     )
     parser.usage = f"{NAME} train PRESET --output RUN [options]"
-    parser.add_argument("preset", choices=PRESETS, metavar="PRESET", help=", ".join(PRESETS))
+    parser.add_argument("preset", type=_preset, metavar="PRESET", help="see the list below")
     parser.add_argument("--output", required=True, metavar="RUN", help="folder for the run")
     _add_device(parser)
     _add_pairs(parser)
-    about = "What is not given is as in the preset; that of pairs is fitted to the data."
+    about = (
+        "What is not given is as in the preset, in brackets for dates and multi30k; for pairs it "
+        "is fitted to the data."
+    )
     group = parser.add_argument_group("training", about)
     _add_settings(group, TrainConfig)
     group = parser.add_argument_group("model", about)
@@ -150,7 +113,8 @@ def _add_train(commands) -> None:
         "--vocab-size",
         type=int,
         metavar="V",
-        help="tokens that byte-pair encoding may have, the special ones included; dates take none",
+        help="tokens that byte-pair encoding may have, the special ones included; dates take none "
+        f"(multi30k {PRESETS['multi30k'].model.target_vocab_size})",
     )
     _add_settings(group, ModelConfig)
     group.add_argument(
@@ -167,24 +131,36 @@ def _add_pairs(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "sentences of your own",
         "For the preset pairs: UTF-8 text, gzipped or not, with a source, a tab and a target in "
-        "each line. The run keeps them, so that it goes on without the file.",
+        "each line, or CSV in a file named .csv. Two files hold the sources and the targets, line "
+        "by line. The run keeps the pairs, so that it goes on without the file.",
     )
-    group.add_argument("--data", metavar="FILE", help="the pairs to learn from")
+    files: dict = {"nargs": "+", "metavar": ("FILE", "TARGETS")}
+    group.add_argument("--data", help="the pairs to learn from, in one file or in two", **files)
     for name in ("valid", "test"):
-        group.add_argument(f"--{name}", metavar="FILE", help="else a tenth of --data is held out")
+        about = "else a tenth of the sources of --data is held out, at most 1,000"
+        group.add_argument(f"--{name}", help=about, **files)
     group.add_argument(
-        "--skip-bad", action="store_true", help="leave out bad lines, also if they are many"
+        "--columns",
+        metavar="S,T",
+        help="columns of the source and the target, from 1, such as 2,4 (1,2 of two columns, and "
+        "of three if the last is an attribution)",
+    )
+    group.add_argument(
+        "--reverse", action="store_true", help="learn the other direction, from target to source"
+    )
+    group.add_argument(
+        "--skip-bad",
+        action="store_true",
+        help="leave out bad lines, also if they are more than one in a hundred",
     )
 
 
-def _in_a_line(name: str) -> str:
-    if name == "pairs":
-        return "sentences of your own, from --data FILE; sizes and steps are fitted to them"
-    model, training = PRESETS[name].model, PRESETS[name].training
-    return (
-        f"{PRESETS[name].data}: {model.num_encoder_layers}+{model.num_decoder_layers} layers, "
-        f"d_model {model.d_model}, {model.num_heads} heads, {training.steps:,} steps"
-    )
+def _preset(name: str) -> str:
+    try:
+        find_preset(name, {})
+    except ValueError as error:  # argparse says no more than its type of any other
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return name
 
 
 def _optional(config: type) -> list[Field]:
@@ -195,17 +171,30 @@ def _optional(config: type) -> list[Field]:
 def _add_settings(group, config: type) -> None:
     """Add an option for each setting of a configuration: --d-model for d_model."""
     for each in _optional(config):
+        kind: dict
         if each.type is bool:
             kind = {"action": argparse.BooleanOptionalAction}
         else:
-            metavar = {int: "N", float: "X", str: "NAME"}[each.type]
+            metavar = {int: "N", float: "X", str: "NAME"}[each.type]  # type: ignore
             kind = {"type": each.type, "metavar": metavar}
         flag, what = f"--{each.name.replace('_', '-')}", each.metadata["what"]
-        group.add_argument(flag, default=argparse.SUPPRESS, help=what, **kind)
+        about = f"{what} ({_defaults(each.name)})"
+        group.add_argument(flag, default=argparse.SUPPRESS, help=about, **kind)
+
+
+def _defaults(name: str) -> str:
+    """Return what the presets that most people begin with have for a setting."""
+    values = {}
+    for preset in ("dates", "multi30k"):
+        settings = asdict(PRESETS[preset].model) | asdict(PRESETS[preset].training)
+        values[preset] = str(settings[name])
+    if values["dates"] == values["multi30k"]:
+        return values["dates"]
+    return ", ".join(f"{preset} {value}" for preset, value in values.items())
 
 
 def _add_translate(commands) -> None:
-    parser = _add(
+    parser = add_command(
         commands,
         "translate",
         "translate sentences with a trained model, one line of output for each",
@@ -230,7 +219,7 @@ def _add_translate(commands) -> None:
 
 
 def _add_evaluate(commands) -> None:
-    parser = _add(
+    parser = add_command(
         commands,
         "evaluate",
         "score a trained model on sentences that it has never seen",
@@ -239,35 +228,15 @@ def _add_evaluate(commands) -> None:
         f"example:\n  {NAME} evaluate --run runs/dates",
     )
     _add_run(parser)
+    parser.add_argument(
+        "--tokenize",
+        metavar="NAME",
+        help="sacreBLEU's tokenizer for BLEU, such as flores200, which needs sentencepiece and "
+        "downloads its model (13a; none for multi30k-tok; zh for pairs with targets in Chinese, "
+        "ja-mecab, if it is installed, in Japanese, char for other scripts without spaces)",
+    )
     parser.add_argument("--json", action="store_true", help="print the scores as JSON")
     parser.set_defaults(command=_evaluate)
-
-
-def _add_progress(commands) -> None:
-    parser = _add(
-        commands,
-        "progress",
-        "show which exercises you have solved, and which comes next",
-        f"The exit status is 0 once all are solved.\n\nexample:\n  {NAME} progress",
-    )
-    progress.add_arguments(parser)
-    parser.set_defaults(command=lambda options: progress.progress(options.target, options.json))
-
-
-def _add_grade(commands) -> None:
-    parser = _add(
-        commands,
-        "grade",
-        "grade a folder of submissions, each in a sandbox: marks, feedback pages, a class page",
-        "Submissions: a folder for each student, flat files, nbgrader's tree, Moodle's or\n"
-        "Canvas's downloads. Ctrl-C stops it; the same command goes on. Flags cost no points.\n\n"
-        "Code and checks share one Python inside the sandbox: this finds mistakes and the usual\n"
-        "tricks, and is no proof against somebody who means to cheat. For high stakes there is\n"
-        "the paper exam. More in transformer_lab/grading/grading.md.\n\n"
-        f"example:\n  {NAME} grade submissions --lesson 02 --lesson 03 --output marks",
-    )
-    grade.add_arguments(parser)
-    parser.set_defaults(command=grade.run)
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
@@ -279,10 +248,16 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "translates captions of photographs from English into German",
     )
     parser.add_argument(
-        "--beam", type=int, metavar="K", help="hypotheses kept while writing; 1 is greedy decoding"
+        "--beam",
+        type=int,
+        metavar="K",
+        help="hypotheses kept while writing; 1 is greedy decoding (as its preset has it)",
     )
     parser.add_argument(
-        "--alpha", type=float, metavar="X", help="length penalty of the beam: more prefers longer"
+        "--length-penalty",
+        type=float,
+        metavar="X",
+        help="length penalty of the beam: more prefers longer (as its preset has it)",
     )
     _add_device(parser)
 
@@ -294,13 +269,41 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
 
 
 def _with_explain_apart(arguments: list[str]) -> list[str]:
-    """Let --explain take what follows only if it names a figure, and else leave it a sentence."""
+    """Let --explain take what follows only if it looks like a file; else it stays a sentence."""
     apart = list(arguments)
     for i, argument in enumerate(arguments):
-        following = arguments[i + 1 : i + 2]
-        if argument == "--explain" and not "".join(following).lower().endswith(FIGURES):
+        following = "".join(arguments[i + 1 : i + 2])
+        is_file = following.lower().endswith(FIGURES) or FILE_NAME.fullmatch(following)
+        if argument == "--explain" and not is_file:
             apart[i] = "--explain="
     return apart
+
+
+def _with_preset_first(arguments: list[str]) -> list[str]:
+    """Let the preset stand after --data FILE, where it would be taken for one more file."""
+    if arguments[:1] != ["train"] or not arguments[1:] or arguments[1][:1] != "-":
+        return arguments
+    option, files = "", 0
+    for i, argument in enumerate(arguments):
+        if argument.startswith("-"):
+            option, files = argument, 0
+        elif option in ("--data", "--valid", "--test") and files and argument in PRESETS:
+            return ["train", argument, *arguments[1:i], *arguments[i + 1 :]]
+        else:
+            files += 1
+    return arguments
+
+
+def _require_figure(name: str) -> None:
+    """Raise `ValueError` unless a figure can be drawn into a file of this name."""
+    path = Path(name)
+    require(
+        path.suffix.lower() in FIGURES,
+        f"--explain draws a figure into a file that ends in {', '.join(FIGURES[:-1])} or "
+        f"{FIGURES[-1]}, got {name}; if that is a sentence, write --explain= before it",
+    )
+    require(path.parent.is_dir(), f"{name} cannot be written: there is no folder {path.parent}")
+    require_writable(path)
 
 
 # ---- What they do
@@ -310,19 +313,46 @@ def _train(options: argparse.Namespace) -> int:
     names = {each.name for each in (*_optional(ModelConfig), *_optional(TrainConfig))}
     settings = {name: value for name, value in vars(options).items() if name in names}
     if options.vocab_size is not None:
-        require(options.preset != "dates", "dates are read in characters: they take no vocab-size")
+        require(
+            options.preset != "dates",
+            "--vocab-size must be left out for dates, which are read in characters",
+        )
         settings |= dict.fromkeys(("source_vocab_size", "target_vocab_size"), options.vocab_size)
-    own = {name: getattr(options, name) for name in ("data", "valid", "test", "skip_bad")}
-    settings |= {name: value for name, value in own.items() if value}
-    if options.preset == "pairs":
-        settings["on_note"] = lambda note: _say(f"{NAME}: note: {note}")
+    of_pairs = ("data", "valid", "test", "columns", "reverse", "skip_bad")
+    files = {name: getattr(options, name) for name in of_pairs if getattr(options, name)}
     with _processes(options.device) as device:
-        _say(f"{options.preset} on {device}: reading the data, then training. Ctrl-C stops it.")
-        run = train(options.preset, options.output, device=device, progress=_is_first(), **settings)
-    if _is_first():
+        folder = as_folder(options.output)
+        require_trainable(options.preset, folder, files, settings)
+        before = _finished(folder)
+        say(f"{options.preset} on {device}: reading the data, then training. Ctrl-C stops it.")
+        run = train(
+            options.preset,
+            options.output,
+            device=device,
+            progress=_can_draw(),
+            on_note=lambda note: say(f"{NAME}: note: {note}"),
+            **files,
+            **settings,
+        )
+    if is_first_process():
+        if before.get("steps") == _finished(run.folder)["steps"]:
+            say(f"This training was finished before, so nothing was trained. {_longer(before)}")
         _print_scores(read_json(run.folder / METRICS)["scores"])
         print(f"Try it:\n  {NAME} translate --run {shlex.quote(options.output)} {_example(run)}")
     return 0
+
+
+def _finished(folder: Path) -> dict:
+    """Return the metrics of a finished run; empty if there is none in the folder."""
+    return read_json(folder / METRICS) if (folder / METRICS).exists() else {}
+
+
+def _longer(metrics: dict) -> str:
+    """Say how a finished run can be made a longer one."""
+    steps = metrics["steps"]
+    if metrics.get("training", {}).get("schedule", "paper") != "paper":
+        return f"Its rate has fallen to 0 after {steps:,} steps; a longer one needs another folder."
+    return f"It has {steps:,} steps; to go on, ask for more, such as --steps {2 * steps}."
 
 
 def _example(run: Run) -> str:
@@ -352,9 +382,9 @@ def _processes(device: str | None) -> Iterator[str]:
         dist.destroy_process_group()
 
 
-def _is_first() -> bool:
-    """Whether this is the only process, or the first that torchrun started."""
-    return "LOCAL_RANK" not in os.environ or os.environ.get("RANK", "0") == "0"
+def _can_draw() -> bool:
+    """Whether a progress bar has somebody to see it."""
+    return is_first_process() and sys.stderr is not None
 
 
 def _load(options: argparse.Namespace) -> Run:
@@ -364,10 +394,23 @@ def _load(options: argparse.Namespace) -> Run:
 
 
 def _translate(options: argparse.Namespace) -> int:
+    if options.explain:
+        _require_figure(options.explain)
     run, count = _load(options), 0
     for sentences in _read(options.sentences):
         wanted = [sentence for sentence in sentences if sentence.strip()]
-        outputs = iter(run.translate(wanted, beam=options.beam, alpha=options.alpha, progress=True))
+        for sentence in wanted:
+            if unknown := run.unknown_characters(sentence):
+                never = f"the model has never seen {' '.join(unknown)}"
+                say(f"{NAME}: note: {never}, in: {sentence:.60}")
+        outputs = iter(
+            run.translate(
+                wanted,
+                beam=options.beam,
+                length_penalty=options.length_penalty,
+                progress=_can_draw(),
+            )
+        )
         for sentence in sentences:
             print(next(outputs) if sentence.strip() else "", flush=True)
             if options.explain is not None and sentence.strip():
@@ -381,10 +424,12 @@ def _read(sentences: list[str]) -> Iterator[list[str]]:
     if sentences or sys.stdin is None:
         yield sentences
     elif sys.stdin.isatty():
-        _say("Type a sentence and press Enter. Ctrl-D ends it.")
+        say("Type a sentence and press Enter. Ctrl-D ends it.")
         for line in sys.stdin:
             yield [line.rstrip("\r\n")]
     else:
+        if hasattr(sys.stdin, "reconfigure"):
+            sys.stdin.reconfigure(newline="\n")  # a carriage return ends no line
         try:
             lines = [line.rstrip("\r\n") for line in sys.stdin]
         except UnicodeDecodeError as error:
@@ -397,14 +442,16 @@ def _read(sentences: list[str]) -> Iterator[list[str]]:
 
 def _explain(run: Run, sentence: str, options: argparse.Namespace, number: int) -> None:
     """Show the last layer's cross-attention, the mean over its heads, as text or in a file."""
-    weights, written, read = run.cross_attention(sentence, beam=options.beam, alpha=options.alpha)
+    weights, written, read = run.cross_attention(
+        sentence, beam=options.beam, length_penalty=options.length_penalty
+    )
     weights = weights[-1].mean(dim=0)
     if not options.explain:
         blocks = " ░▒▓█"
         encoding = getattr(sys.stderr, "encoding", None) or "ascii"
         shades = blocks if blocks.encode(encoding, "ignore").decode(encoding) == blocks else " .:+#"
-        _say(f"\n{plots.attention_text(weights, written, read, shades)}\n")
-        _say(f"Rows are written, columns read; darker is more attention: {shades}\n")
+        say(f"\n{plots.attention_text(weights, written, read, shades)}\n")
+        say(f"Rows are written, columns read; darker is more attention: {shades}\n")
         return
     import matplotlib
     import matplotlib.pyplot as plt
@@ -413,15 +460,20 @@ def _explain(run: Run, sentence: str, options: argparse.Namespace, number: int) 
     path = Path(options.explain)
     if number > 1:
         path = path.with_stem(f"{path.stem}-{number}")
-    axes = {"query_axis": "written", "key_axis": "read"}
+    axes: dict = {"query_axis": "written", "key_axis": "read"}
     ax = plots.plot_attention(weights, written, read, title="What each piece looked at", **axes)
     ax.figure.savefig(path, dpi=150)
     plt.close(ax.figure)  # else it is kept, one for each sentence
-    _say(f"The attention is drawn in {path}.")
+    say(f"The attention is drawn in {path}.")
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    scores = _load(options).evaluate(beam=options.beam, alpha=options.alpha, progress=True)
+    scores = _load(options).evaluate(
+        beam=options.beam,
+        length_penalty=options.length_penalty,
+        tokenize=options.tokenize,
+        progress=_can_draw(),
+    )
     if options.json:
         print(json.dumps(scores, indent=2))
     else:

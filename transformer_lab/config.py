@@ -1,6 +1,6 @@
 """The sizes of a model and the settings of a training run, with the paper's names and defaults."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 from transformer_lab.support.validation import is_number, require, shown
@@ -14,21 +14,26 @@ def setting(what: str, *allowed: Any, **default: Any) -> Any:
     return field(metadata={"what": what, "allowed": allowed}, **default)
 
 
+def require_setting(each: Field, value: object) -> None:
+    """Raise `ValueError` unless the value has the setting's type and is allowed."""
+    allowed = each.metadata["allowed"]
+    if each.type is bool:
+        right, wanted = type(value) is bool, "True or False"
+    elif each.type is str:
+        right, wanted = value in allowed, " or ".join(f'"{choice}"' for choice in allowed)
+    elif each.type is int:
+        right = type(value) is int and allowed[0] <= value <= allowed[1]
+        wanted = f"a whole number from {allowed[0]:,} to {allowed[1]:,}"
+    else:
+        right = is_number(value) and allowed[0] <= value <= allowed[1]
+        wanted = f"a number from {allowed[0]} to {allowed[1]}"
+    require(right, f"{each.name} must be {wanted}, got {shown(value)}")
+
+
 def require_settings(config: Any) -> None:
     """Raise `ValueError` unless each setting has its type and a value that is allowed."""
     for each in fields(config):
-        value, allowed = getattr(config, each.name), each.metadata["allowed"]
-        if each.type is bool:
-            right, wanted = type(value) is bool, "True or False"
-        elif each.type is str:
-            right, wanted = value in allowed, " or ".join(f'"{choice}"' for choice in allowed)
-        elif each.type is int:
-            right = type(value) is int and allowed[0] <= value <= allowed[1]
-            wanted = f"a whole number from {allowed[0]:,} to {allowed[1]:,}"
-        else:
-            right = is_number(value) and allowed[0] <= value <= allowed[1]
-            wanted = f"a number from {allowed[0]} to {allowed[1]}"
-        require(right, f"{each.name} must be {wanted}, got {shown(value)}")
+        require_setting(each, getattr(config, each.name))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,9 +45,8 @@ class ModelConfig:
     names no limit.
     `pre_norm=False` is the paper's LayerNorm(x + Sublayer(x)); True normalises each input instead.
     `tie_embeddings=True` is the paper's one matrix for both embeddings and the last linear (3.4);
-    it needs one vocabulary for both languages. The attention projections have no bias, as in the
-    paper's equations, unless `attention_bias=True`. `activation_dropout=True` drops the hidden
-    numbers of the feed-forward networks too, as `nn.Transformer` does; the paper does not.
+    it needs one vocabulary for both languages. `activation_dropout=True` drops the hidden numbers
+    of the feed-forward networks too, as `nn.Transformer` does; the paper does not.
 
     Raises `ValueError` for sizes that cannot work.
     """
@@ -62,7 +66,6 @@ class ModelConfig:
     tie_embeddings: bool = setting(
         "one matrix for both embeddings and the output (paper, 3.4)", default=False
     )
-    attention_bias: bool = setting("biases in the attention's projections", default=False)
     activation_dropout: bool = setting(
         "dropout inside the feed-forward networks too; False as in the paper", default=True
     )
@@ -84,6 +87,24 @@ class ModelConfig:
             f"tie_embeddings=True needs one vocabulary, got source_vocab_size="
             f"{self.source_vocab_size:,} and target_vocab_size={self.target_vocab_size:,}",
         )
+
+
+def num_parameters(config: ModelConfig) -> int:
+    """Return the number of parameters of `Transformer(config)`, without making one."""
+    # Counted, not looked up in a model on the device "meta": that imports sympy and torch._dynamo,
+    # which takes longer than to load the model and translate a sentence with it.
+    d_model, d_ff = config.d_model, config.d_ff
+    sources, targets = config.source_vocab_size, config.target_vocab_size
+    embeddings_and_generator = targets if config.tie_embeddings else sources + targets + targets
+    attention = 4 * d_model * d_model
+    feed_forward = (d_model * d_ff + d_ff) + (d_ff * d_model + d_model)
+    norm = 2 * d_model
+    return (
+        embeddings_and_generator * d_model
+        + config.num_encoder_layers * (attention + feed_forward + 2 * norm)
+        + config.num_decoder_layers * (2 * attention + feed_forward + 3 * norm)
+        + (2 * norm if config.pre_norm else 0)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,11 @@
-"""From a trained model to sentences: greedy, by chance, or with a beam; batched and cached."""
+"""From a trained model to sentences: greedy, by chance, or with a beam; batched and cached.
+
+Lesson 09 has greedy decoding in ten lines, for one sentence and without a cache.
+"""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -8,6 +13,7 @@ from torch import Tensor, nn
 
 from transformer_lab.config import BOS, EOS, PAD
 from transformer_lab.model import Transformer
+from transformer_lab.support.dropout import without_dropout
 from transformer_lab.support.validation import (
     is_number,
     require,
@@ -17,15 +23,17 @@ from transformer_lab.support.validation import (
     shown,
 )
 
-MAX_BEAM, MAX_ALPHA = 1000, 10
+LENGTH_PENALTY = 0.6  # the paper's (6.1)
+MAX_BEAM, MAX_LENGTH_PENALTY = 1000, 10
 
 
-def require_search(beam: object, alpha: object) -> None:
+def require_search(beam: Any, length_penalty: Any) -> None:
     """Raise `ValueError` unless a beam can have this width and this length penalty."""
     require_sizes(beam=beam)
     require(beam <= MAX_BEAM, f"beam must be at most {MAX_BEAM:,}, got {beam}")
-    in_range = is_number(alpha) and 0 <= alpha <= MAX_ALPHA
-    require(in_range, f"alpha must be a number from 0 to {MAX_ALPHA}, got {shown(alpha)}")
+    in_range = is_number(length_penalty) and 0 <= length_penalty <= MAX_LENGTH_PENALTY
+    wanted = f"length_penalty must be a number from 0 to {MAX_LENGTH_PENALTY}"
+    require(in_range, f"{wanted}, got {shown(length_penalty)}")
 
 
 def greedy_decode(
@@ -37,11 +45,10 @@ def greedy_decode(
 ) -> Int[Tensor, "B L"]:
     """Write the most probable token at each step, until EOS or `max_length` tokens with BOS.
 
-    Returns token ids that start with BOS, with PAD after EOS. Raises `ValueError` for a
-    `max_length` below 2 or above the model's.
+    Returns token ids that start with BOS, with PAD after EOS. Nothing is dropped out, also while
+    the model is in training. Raises `ValueError` for a `max_length` below 2 or above the model's.
     """
-    tokens = _write(model, source, lambda logits: logits.argmax(dim=-1), max_length, use_cache)
-    return tokens.clone()  # outside inference mode: one may train on them
+    return _generate(model, source, lambda logits: logits.argmax(dim=-1), max_length, use_cache)
 
 
 def sample(
@@ -73,23 +80,30 @@ def sample(
             logits = keep_top_p(logits, top_p)
         return torch.multinomial(logits.softmax(dim=-1), 1, generator=generator).squeeze(-1)
 
-    return _write(model, source, choose, max_length, use_cache=True).clone()
+    return _generate(model, source, choose, max_length, use_cache=True)
 
 
-@torch.inference_mode()
-def _write(model: Transformer, source: Tensor, choose, max_length: int | None, use_cache: bool):
+def _generate(
+    model: Transformer,
+    source: Int[Tensor, "B Ls"],
+    choose: Callable[[Tensor], Tensor],
+    max_length: int | None,
+    use_cache: bool,
+) -> Int[Tensor, "B L"]:
     """Append `choose(logits)` to every sentence until all have ended, or are `max_length` long."""
     max_length = _valid_max_length(model, max_length)
-    going_on = _GoingOn(model, source, use_cache)
-    written = source.new_full((len(source), max_length), PAD, dtype=torch.int64)
-    written[:, 0] = BOS
-    for length in range(1, max_length):
-        token = choose(going_on.logits(written[:, :length]))
-        written[going_on.rows, length] = token
-        going_on.drop(token == EOS)
-        if len(going_on.rows) == 0:
-            return written[:, : length + 1]
-    return written
+    with torch.inference_mode(), without_dropout(model):
+        going_on = _GoingOn(model, source, use_cache)
+        written = source.new_full((len(source), max_length), PAD, dtype=torch.int64)
+        written[:, 0] = BOS
+        for length in range(1, max_length):
+            token = choose(going_on.logits(written[:, :length]))
+            written[going_on.rows, length] = token
+            going_on.drop(token == EOS)
+            if len(going_on.rows) == 0:
+                break
+    # A copy made out here, as PyTorch trains on nothing that was made in inference mode.
+    return written[:, : length + 1].clone()
 
 
 class _GoingOn:
@@ -160,33 +174,35 @@ def beam_search(
     *,
     beam: int = 5,
     max_length: int | None = None,
-    alpha: float = 0.6,
+    length_penalty: float = LENGTH_PENALTY,
     return_all: bool = False,
 ) -> Int[Tensor, "B L"] | tuple[Int[Tensor, "B K L"], Float[Tensor, "B K"]]:
     """Follow the `beam` best prefixes at once; return the best sentence by penalised score.
 
-    score = log P / ((5 + n) / 6)^alpha with n tokens after BOS (Wu et al., 2016, equation 14;
-    paper, 6.1: beam 4, alpha 0.6). A sentence is done when `beam` hypotheses have ended.
+    score = log P / ((5 + n) / 6)^length_penalty, with n tokens after BOS (Wu et al., 2016,
+    equation 14, where it is α; paper, 6.1: beam 4, α = 0.6). A sentence is done when `beam`
+    hypotheses have ended.
 
     Returns (B, L) ids as `greedy_decode`; with `return_all`, (B, beam, L) from best to worst and
     their scores (B, beam), −inf where there are fewer. Raises `ValueError` for settings out of
     range.
     """
     max_length = _valid_max_length(model, max_length)
-    require_search(beam, alpha)
-    memory, memory_mask = model.encode(source)
-    search = _Beams(len(source), beam, max_length, alpha, source.device)
-    cache = model.new_cache()
-    rows = search.rows()  # the alive beams' rows in memory and cache
-    memory, memory_mask = memory[rows], memory_mask[rows]
-    for step in range(1, max_length):
-        newest = search.alive[search.open][:, :, step - 1].reshape(-1, 1)
-        logits = _without_nan(model.decode(newest, memory, memory_mask, cache=cache)[:, -1])
-        rows = search.extend(step, logits.log_softmax(dim=-1, dtype=torch.float32))
-        if len(rows) == 0:
-            break
-        cache.select(rows)
+    require_search(beam, length_penalty)
+    with without_dropout(model):
+        memory, memory_mask = model.encode(source)
+        search = _Beams(len(source), beam, max_length, length_penalty, source.device)
+        cache = model.new_cache()
+        rows = search.rows()  # the alive beams' rows in memory and cache
         memory, memory_mask = memory[rows], memory_mask[rows]
+        for step in range(1, max_length):
+            newest = search.alive[search.open][:, :, step - 1].reshape(-1, 1)
+            logits = _without_nan(model.decode(newest, memory, memory_mask, cache=cache)[:, -1])
+            rows = search.extend(step, logits.log_softmax(dim=-1, dtype=torch.float32))
+            if len(rows) == 0:
+                break
+            cache.select(rows)
+            memory, memory_mask = memory[rows], memory_mask[rows]
     tokens, scores = search.best(step)
     return (tokens, scores) if return_all else tokens[:, 0]
 
@@ -205,8 +221,10 @@ def _valid_max_length(model: Transformer, max_length: int | None) -> int:
 class _Beams:
     """The hypotheses of B sentences: K alive and up to K ended ones each, as tensors (B, K, …)."""
 
-    def __init__(self, B: int, K: int, max_length: int, alpha: float, device: torch.device):
-        self.K, self.alpha = K, alpha
+    def __init__(
+        self, B: int, K: int, max_length: int, length_penalty: float, device: torch.device
+    ):
+        self.K, self.length_penalty = K, length_penalty
         self.open = torch.arange(B, device=device)  # the sentences that are not done
         self.alive = torch.full((B, K, max_length), PAD, device=device)
         self.alive[:, :, 0] = BOS
@@ -218,6 +236,10 @@ class _Beams:
     def rows(self) -> Tensor:
         """Return the sentence of each alive hypothesis, (B × K)."""
         return self.open.repeat_interleave(self.K)
+
+    def score(self, log_p: Tensor, n: int) -> Tensor:
+        """Return the penalised score of hypotheses of n tokens after BOS."""
+        return log_p / ((5 + n) / 6) ** self.length_penalty
 
     def extend(self, step: int, log_p: Float[Tensor, "rows V"]) -> Int[Tensor, "alive"]:
         """Write the token at `step`; return, for each prefix that goes on, the row it came from."""
@@ -243,8 +265,7 @@ class _Beams:
 
     def _end(self, sentences: Tensor, tokens: Tensor, log_p: Tensor, n: int) -> None:
         """Put hypotheses of n tokens after BOS among the ended ones and keep the K best."""
-        score = log_p / ((5 + n) / 6) ** self.alpha
-        score = torch.cat((self.ended_score[sentences], score), dim=1)
+        score = torch.cat((self.ended_score[sentences], self.score(log_p, n)), dim=1)
         tokens = torch.cat((self.ended[sentences], tokens), dim=1)
         score, best = score.topk(self.K)
         self.ended[sentences], self.ended_score[sentences] = _pick(tokens, best), score
@@ -256,7 +277,7 @@ class _Beams:
         """
         # A search that is over has no use for its prefixes.
         unfinished = torch.full_like(self.alive_log_p, -math.inf)
-        unfinished[self.open] = self.alive_log_p[self.open] / ((5 + step) / 6) ** self.alpha
+        unfinished[self.open] = self.score(self.alive_log_p[self.open], step)
         unfinished, order = unfinished.sort(dim=1, descending=True)
         num_ended = (self.ended_score > -math.inf).sum(dim=1, keepdim=True)
         place = torch.arange(self.K, device=order.device)

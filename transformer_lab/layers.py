@@ -1,4 +1,6 @@
-"""The encoder's and the decoder's layer (paper, section 3.1, Figure 1)."""
+"""The encoder's and the decoder's layer (paper, section 3.1, Figure 1; lesson 06)."""
+
+from collections.abc import Callable
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -6,7 +8,7 @@ from torch import Tensor, nn
 from transformer_lab.attention import MultiHeadAttention
 from transformer_lab.cache import KVCache
 from transformer_lab.support.dropout import Dropout
-from transformer_lab.support.validation import require_floats, require_sizes
+from transformer_lab.support.validation import require_sizes
 
 
 class FeedForward(nn.Module):
@@ -14,7 +16,6 @@ class FeedForward(nn.Module):
 
     Not in the paper: in training the hidden numbers are dropped out too, as in `nn.Transformer`,
     unless `dropout=0`.
-    Raises `ValueError` unless x is (..., d_model).
     """
 
     def __init__(self, d_model: int, d_ff: int, dropout: float = 0.1):
@@ -25,7 +26,6 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*B d_model"]) -> Float[Tensor, "*B d_model"]:
-        require_floats(x, "x", "... d_model", self.linear_1.in_features)
         return self.linear_2(self.dropout(self.linear_1(x).relu()))
 
 
@@ -41,8 +41,9 @@ class AddNorm(nn.Module):
         self.dropout = Dropout(dropout)
         self.pre_norm = pre_norm
 
-    def forward(self, x: Float[Tensor, "B L d_model"], sublayer) -> Float[Tensor, "B L d_model"]:
-        require_floats(x, "x", "B L d_model", self.norm.normalized_shape[0])
+    def forward(
+        self, x: Float[Tensor, "*B d_model"], sublayer: Callable[[Tensor], Tensor]
+    ) -> Float[Tensor, "*B d_model"]:
         if self.pre_norm:
             return x + self.dropout(sublayer(self.norm(x)))
         return self.norm(x + self.dropout(sublayer(x)))
@@ -58,11 +59,10 @@ class EncoderLayer(nn.Module):
         d_ff: int,
         dropout: float = 0.1,
         pre_norm: bool = False,
-        attention_bias: bool = False,
         activation_dropout: bool = True,
     ):
         super().__init__()
-        self.self_attention = MultiHeadAttention(d_model, num_heads, attention_bias)
+        self.self_attention = MultiHeadAttention(d_model, num_heads)
         self.feed_forward = FeedForward(d_model, d_ff, dropout if activation_dropout else 0.0)
         self.add_norm_1 = AddNorm(d_model, dropout, pre_norm)
         self.add_norm_2 = AddNorm(d_model, dropout, pre_norm)
@@ -70,7 +70,7 @@ class EncoderLayer(nn.Module):
     def forward(
         self, x: Float[Tensor, "B Ls d_model"], mask: Bool[Tensor, "..."] | None = None
     ) -> Float[Tensor, "B Ls d_model"]:
-        x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, mask))
+        x = self.add_norm_1(x, lambda h: self.self_attention(h, h, h, mask))
         return self.add_norm_2(x, self.feed_forward)
 
 
@@ -84,12 +84,11 @@ class DecoderLayer(nn.Module):
         d_ff: int,
         dropout: float = 0.1,
         pre_norm: bool = False,
-        attention_bias: bool = False,
         activation_dropout: bool = True,
     ):
         super().__init__()
-        self.self_attention = MultiHeadAttention(d_model, num_heads, attention_bias)
-        self.cross_attention = MultiHeadAttention(d_model, num_heads, attention_bias)
+        self.self_attention = MultiHeadAttention(d_model, num_heads)
+        self.cross_attention = MultiHeadAttention(d_model, num_heads)
         self.feed_forward = FeedForward(d_model, d_ff, dropout if activation_dropout else 0.0)
         self.add_norm_1 = AddNorm(d_model, dropout, pre_norm)
         self.add_norm_2 = AddNorm(d_model, dropout, pre_norm)
@@ -106,9 +105,9 @@ class DecoderLayer(nn.Module):
     ) -> Float[Tensor, "B Lt d_model"]:
         self_cache, cross_cache = (None, None) if cache is None else cache
         x = self.add_norm_1(
-            x, lambda x: self.self_attention(x, x, x, target_mask, cache=self_cache)
+            x, lambda h: self.self_attention(h, h, h, target_mask, cache=self_cache)
         )
         x = self.add_norm_2(
-            x, lambda x: self.cross_attention(x, memory, memory, memory_mask, cache=cross_cache)
+            x, lambda h: self.cross_attention(h, memory, memory, memory_mask, cache=cross_cache)
         )
         return self.add_norm_3(x, self.feed_forward)

@@ -1,4 +1,4 @@
-"""The one place that makes masks: boolean, True = may attend, broadcastable to (B, H, Lq, Lk).
+"""All masks are made here (lesson 04): boolean, True = may attend, broadcast to (B, H, Lq, Lk).
 
 Why a mask that came from elsewhere is refused: `require_fitting` in `support/validation.py`.
 """

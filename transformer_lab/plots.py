@@ -3,19 +3,16 @@
 Each function returns the matplotlib Axes that it drew on, for whatever else is to be said there.
 """
 
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from transformer_lab.diagrams import ROLE_COLORS
+from transformer_lab.palette import BASELINE, KEY, MASKED, QUERY, SIGNED, VALUE, WEIGHTS  # noqa: F401
 from transformer_lab.support.validation import require
 
-QUERY, KEY, VALUE = (ROLE_COLORS[role] for role in ("query", "key", "value"))
-WEIGHTS = "Purples"  # of attention alone: from white (0) to dark (1), the same in grey
-SIGNED = "BrBG"  # for numbers of both signs: white is 0
-MASKED = "Greys"
 WIDEST = 7.8  # inches; 780 pixels
 
 Labels = Sequence[str] | None
@@ -133,7 +130,10 @@ def plot_history(
     names = sorted({name.removeprefix("valid_") for r in history for name in r} - {"step"})
     require(any(lines), f"quantity must be one of {names}, got {quantity!r}")
     ax = ax or _new_axes(6.0, 3.2)
-    styles = ({"color": "0.6"}, {"color": "0", "marker": "o", "markersize": 4})
+    styles: tuple[dict, dict] = (
+        {"color": BASELINE},
+        {"color": "0", "marker": "o", "markersize": 4},
+    )
     # What training lowers is measured with dropout and label smoothing, and so is another quantity.
     labels = ("training objective" if quantity == "loss" else "training", "unseen data")
     for points, label, style in zip(lines, labels, styles, strict=True):
@@ -153,20 +153,36 @@ def attention_text(
 ) -> str:
     """Return weights (Lq, Lk) as text for a terminal: darker blocks are larger weights.
 
-    The labels of the columns are written downwards. Raises `ValueError` for weights that are no
-    table of numbers, and for labels that do not fit.
+    The labels of the columns are written downwards. Rows and columns stay aligned with letters
+    that are two cells wide, as Chinese ones, with accents, and with text from right to left.
+    Raises `ValueError` for weights that are no table of numbers, and for labels that do not fit.
     """
+    from wcwidth import iter_graphemes, ljust, rjust, width
+
     weights = _array(weights, "weights", (2,), "(Lq, Lk)")
-    rows = _labels(query_labels, weights.shape[0], "query_labels")
-    columns = _labels(key_labels, weights.shape[1], "key_labels")
-    margin, depth = max(map(len, rows)), max(map(len, columns))
-    header = zip(*(f"{column:>{depth}}" for column in columns), strict=True)
-    lines = [" " * (margin + 1) + " ".join(letters) for letters in header]
+    rows = [_left_to_right(row) for row in _labels(query_labels, weights.shape[0], "query_labels")]
+    columns = [[*iter_graphemes(c)] for c in _labels(key_labels, weights.shape[1], "key_labels")]
+    margin, depth = max(map(width, rows)), max(map(len, columns))
+    columns = [[" "] * (depth - len(letters)) + letters for letters in columns]
+    lines = [
+        " " * (margin + 1) + "".join(ljust(_left_to_right(letter), 2) for letter in letters)
+        for letters in zip(*columns, strict=True)
+    ]
     for row, values in zip(rows, weights, strict=True):
         # A darker shade every 0.25, from 0.05 on: the lightest is left to what is next to nothing.
         levels = np.clip(np.ceil((values - 0.05) * 4), 0, 4).astype(int)
-        lines.append(f"{row:>{margin}} " + "".join(2 * shades[level] for level in levels))
+        lines.append(f"{rjust(row, margin)} " + "".join(2 * shades[level] for level in levels))
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _left_to_right(text: str) -> str:
+    """Keep text from right to left, such as Hebrew, from turning round the line it stands in.
+
+    It is read from its right, and between two marks that say: here the line runs to the right.
+    """
+    if any(unicodedata.bidirectional(letter) in ("R", "AL", "AN") for letter in text):
+        return f"\u200e\u200f{text}\u200e"
+    return text
 
 
 def readable(label: str) -> str:
@@ -260,6 +276,8 @@ def _name(
     ax, shape: tuple[int, int], labels: tuple[Labels, Labels], names: tuple[str, str]
 ) -> None:
     """Name the axes, in the colours of their roles, and label the rows and columns."""
+    from wcwidth import width
+
     ax.xaxis.tick_top()
     ax.xaxis.set_label_position("top")
     ax.set_ylabel(names[0], color=QUERY)
@@ -274,7 +292,7 @@ def _name(
             given = _labels(given, count, what)
             axis.set_ticks(range(count), given, fontsize=size, parse_math=False)
     for text in ax.get_xticklabels() if labels[1] is not None else ():
-        too_wide = 0.65 * size * len(text.get_text()) > max(room, 1.3 * size)
+        too_wide = 0.65 * size * width(text.get_text()) > max(room, 1.3 * size)
         text.set_rotation(90 if too_wide else 0)
     ax.tick_params(length=0)
 

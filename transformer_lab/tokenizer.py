@@ -1,4 +1,8 @@
-"""Text to token ids and back: byte-pair encoding for translation, characters for dates."""
+"""Text to token ids and back: byte-pair encoding for translation, characters for dates.
+
+How byte-pair encoding finds its pieces is written out in lesson 07. Here the library `tokenizers`
+finds the same ones, fast; it is imported where it is needed, as characters do without it.
+"""
 
 import json
 import operator
@@ -6,6 +10,7 @@ import os
 import re
 from collections.abc import Iterable
 from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Int
 from torch import Tensor
@@ -21,9 +26,20 @@ DEFAULT_VOCAB_SIZE = 10_000
 
 Ids = Iterable[int] | Int[Tensor, "L"]
 
-# No piece crosses from one match to the next: a word runs from its first to its last letter
-# ("T-shirt", "don't"), with the space before it; other signs stand beside it.
-WORD = rf"{SPACE}?(?:\w(?:[^{SPACE}]*\w)?|[^\w{SPACE}]+)|{SPACE}"
+# Scripts that put no space between words, so that a space cannot say where a piece must end.
+WITHOUT_SPACES = (
+    *("Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan"),
+    *("Javanese", "Balinese"),
+)
+_LETTER = "".join(rf"\p{{{script}}}" for script in WITHOUT_SPACES)
+# No piece crosses from one match to the next. "(A T-shirt),  too" is ( A ▁T-shirt ), ▁ ▁too:
+WORD = (
+    rf"{SPACE}?(?:"  # with the space before it,
+    rf"[{_LETTER}]\p{{M}}*"  # a letter of these scripts with its marks: 我, 喜, 欢, 猫
+    rf"|\w(?:[^{SPACE}{_LETTER}]*[\w&&[^{_LETTER}]])?"  # or a word of others: A, ▁T-shirt, ▁too
+    rf"|[^\w{SPACE}]+)"  # or what is no letter: ( and ),
+    rf"|{SPACE}"  # or a space before another one, or at the end
+)
 
 
 def train_tokenizer(
@@ -32,8 +48,12 @@ def train_tokenizer(
     """Learn the pieces of a joint source and target vocabulary from `texts` (paper, section 5.1).
 
     `kind="bpe"` merges the most frequent pair of neighbouring pieces until there are `vocab_size`
-    (10,000 if not given; fewer if the text offers no more pairs). `kind="characters"` gives every
-    character that occurs a piece, in code point order, and takes no `vocab_size`.
+    (10,000 if not given; fewer if the text offers no more pairs). No piece crosses from one word
+    to the next. Where a script has no space between words, as Chinese, Japanese, Thai or Khmer,
+    every letter is a piece of its own, with the marks that it bears: 我喜欢猫 is ▁我 喜 欢 猫.
+    Without that, a clause would count as one word, and those that repeat would become one piece.
+    `kind="characters"` gives every character that occurs a piece, in code point order, and takes
+    no `vocab_size`.
     The same texts give the same tokenizer. Raises `ValueError` on anything else.
     """
     texts = _clean(texts)
@@ -63,9 +83,9 @@ def _alphabet(texts: list[str]) -> list[str]:
 
 
 def _train_bpe(texts: list[str], vocab_size: int, alphabet: list[str]) -> "Tokenizer":
-    from tokenizers import models, trainers
+    from tokenizers import trainers
 
-    bpe = _with_words(models.BPE())
+    bpe = _library_bpe()
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size - len(SPECIAL), initial_alphabet=alphabet, show_progress=False
     )
@@ -84,11 +104,11 @@ def _spells_special(piece: str) -> bool:
     return any(special in piece for special in SPECIAL)
 
 
-def _with_words(model):
-    """Return the library's tokenizer for a model, such that no piece crosses a WORD's end."""
-    from tokenizers import Regex, Tokenizer, pre_tokenizers
+def _library_bpe(**merges):
+    """Return the library's byte-pair encoding; no piece crosses the end of a WORD."""
+    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
-    bpe = Tokenizer(model)
+    bpe = Tokenizer(models.BPE(**merges))
     bpe.pre_tokenizer = pre_tokenizers.Split(Regex(WORD), "isolated")
     return bpe
 
@@ -102,6 +122,29 @@ def _clean(texts: Iterable[str]) -> list[str]:
         require(isinstance(text, str), f"a text must be a string, got {type(text).__name__}")
         clean.append(re.sub(f"[{SPACE}\ud800-\udfff]", UNKNOWN, text).replace(" ", SPACE))
     return clean
+
+
+@runtime_checkable
+class AnyTokenizer(Protocol):
+    """What a run asks of a tokenizer: any object that has these can stand in for `Tokenizer`.
+
+    PAD, BOS, EOS and UNK keep their ids.
+    """
+
+    @property
+    def vocab_size(self) -> int: ...
+    def encode_batch(self, texts: Iterable[str]) -> list[list[int]]: ...
+    def decode(self, ids: Ids) -> str: ...
+    def tokens(self, ids: Ids) -> list[str]: ...
+    def save(self, path: str | os.PathLike) -> None: ...
+
+
+def require_tokenizer(tokenizer: Any) -> None:
+    """Raise `ValueError` unless the object has all that `AnyTokenizer` lists."""
+    wanted = [name for name in vars(AnyTokenizer) if name[0] != "_"]
+    missing = ", ".join(name for name in wanted if not hasattr(tokenizer, name))
+    came = f"{type(tokenizer).__name__} without {missing}"
+    require(not missing, f"tokenizer must have {', '.join(wanted)}, got {came}")
 
 
 class Tokenizer:
@@ -156,7 +199,7 @@ class Tokenizer:
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the tokenizer as JSON; an existing file is replaced whole or not at all."""
-        merges = self.merges and [" ".join(pair) for pair in self.merges]
+        merges = None if self.merges is None else [" ".join(pair) for pair in self.merges]
         write_json(as_path(path), {"pieces": self.pieces[len(SPECIAL) :], "merges": merges})
 
     @classmethod
@@ -174,11 +217,9 @@ class Tokenizer:
 
     @cached_property
     def _bpe(self):
-        from tokenizers import models
-
         # The special pieces have ids, but no merge makes them: the text "<eos>" is five
         # characters, and can never end a sentence.
-        return _with_words(models.BPE(vocab=self._ids, merges=self.merges, unk_token=SPECIAL[UNK]))
+        return _library_bpe(vocab=self._ids, merges=self.merges, unk_token=SPECIAL[UNK])
 
     def _checked(self, ids: Ids) -> list[int]:
         ids = ids.tolist() if isinstance(ids, Tensor) else ids

@@ -1,7 +1,8 @@
 """What a model learns from: pairs of sentences, and the batches that are made of them.
 
 Read `batches.py`: it pads, shifts and groups. `dates.py`, `multi30k.py` and `pairs.py` each give
-pairs of texts; a corpus of your own goes into `pairs.py`'s format, or into a file beside it.
+pairs of texts; `reading.py` reads the files of a corpus of your own for `pairs.py`, which splits
+and keeps them.
 `prose.py` gives the lessons' own text, for models that only go on with what they read; `scenes.py`
 draws pictures and says what they show.
 """

@@ -5,11 +5,12 @@ import hashlib
 import http.client
 import io
 import os
-import sys
 import time
 import urllib.request
 import zlib
 from pathlib import Path
+
+from platformdirs import user_cache_path
 
 from transformer_lab.support.files import as_path, write_atomically
 from transformer_lab.support.validation import require, shown
@@ -68,16 +69,16 @@ def load_multi30k(
     """
     known = isinstance(variant, str) and variant in MULTI30K_FILES
     require(known, f'variant must be "raw" or "tok", got {shown(variant)}')
-    if folder := folder or os.environ.get("TRANSFORMER_LAB_DATA"):
-        folder = as_path(folder, "folder").absolute()
-        require(
-            folder.is_dir(),
-            f"the data folder (given, or TRANSFORMER_LAB_DATA) must hold multi30k/, got {folder}, "
-            f"which {'is a file' if folder.exists() else 'does not exist'}",
+    given = folder or os.environ.get("TRANSFORMER_LAB_DATA")
+    place = as_path(given, "folder").absolute() if given else None
+    if place and not place.is_dir():
+        raise ValueError(
+            f"the data folder (given, or TRANSFORMER_LAB_DATA) must hold multi30k/, got {place}, "
+            f"which {'is a file' if place.exists() else 'does not exist'}"
         )
     data = {}
     for split, stem in MULTI30K_SPLITS.items():
-        texts = [_find(variant, stem, language, folder) for language in ("en", "de")]
+        texts = [_find(variant, stem, language, place) for language in ("en", "de")]
         data[split] = list(zip(*map(_lines, texts), strict=True))
     return data
 
@@ -101,7 +102,7 @@ def _find(variant: str, stem: str, language: str, folder: Path | None) -> bytes:
                     f"without the file, it is downloaded",
                 )
                 return text
-    cached = _cache_folder() / "multi30k" / name
+    cached = user_cache_path("transformer_lab", appauthor=False) / "multi30k" / name
     if cached.is_file() and (text := _checked_text(cached.read_bytes(), sha256)) is not None:
         return text
     return _download(f"{MULTI30K_URL}/{variant}/{name}", sha256, cached)
@@ -143,15 +144,3 @@ def _fetch(url: str) -> bytes:
             if time.monotonic() - start > DEADLINE:
                 raise OSError(f"not complete after {DEADLINE:g} seconds")
     return content
-
-
-def _cache_folder() -> Path:
-    if folder := os.environ.get("XDG_CACHE_HOME"):
-        base = Path(folder)
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    elif sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
-    else:
-        base = Path.home() / ".cache"
-    return base / "transformer_lab"

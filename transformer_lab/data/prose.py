@@ -1,4 +1,4 @@
-"""The lessons' own prose: a small corpus that lies in the course's folder, for language models."""
+"""The lessons' own prose: a small corpus, from the course's own notebooks, for language models."""
 
 import json
 import os

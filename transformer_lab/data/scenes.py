@@ -53,7 +53,7 @@ def scenes(count: int, seed: int, *, split: str = "train") -> list[Scene]:
     """Draw scenes such as "a green circle left of a red square and a blue triangle".
 
     Two things share a row ("left of") or a column ("above") of 3 × 3 cells; the left, or upper,
-    one is named first. Half of the scenes have a third, in no row or column of theirs. The place
+    one is named first. Half of the scenes have a third, in another row and column. The place
     within the cell, the size and the shade vary. `split="test"` is drawn as "train" is. In
     "together" the related things are a pair of `UNSEEN_TOGETHER`, in "right" one of them is of
     `UNSEEN_RIGHT` and stands in the right column: "train" shows neither, ever. The same arguments
@@ -76,7 +76,7 @@ def _things(rng: random.Random) -> list[str]:
 
 
 def _places(rng: random.Random) -> list[tuple[int, int]]:
-    """Three places (row, column): two on a line, in reading order, and one on no line of theirs."""
+    """Three places (row, column): two on a line, in reading order, and one on neither line."""
     first, second = sorted(rng.sample(range(CELLS), 2))
     line, other = rng.sample(range(CELLS), 2)
     third = CELLS - first - second  # the place on a line that neither has

@@ -1,4 +1,7 @@
-"""Dropout that costs little on a CPU (paper, section 5.4)."""
+"""Dropout that costs little on a CPU (paper, section 5.4), and how it is switched off."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from jaxtyping import Float
@@ -29,3 +32,16 @@ class Dropout(nn.Dropout):
         bits = bits.view(torch.int16)[: x.numel()].view(x.shape)
         keep = bits >= int(self.p * 2**16) - 2**15
         return x * keep.to(x.dtype).div_(1 - self.p)
+
+
+@contextmanager
+def without_dropout(model: nn.Module) -> Iterator[None]:
+    """Let the model drop nothing inside; afterwards it is in training again if it was before."""
+    was_training = model.training
+    if was_training:
+        model.eval()
+    try:
+        yield
+    finally:
+        if was_training:
+            model.train()

@@ -1,12 +1,16 @@
 """Files that are whole or absent, and readers that trust nothing."""
 
+import hashlib
 import json
 import os
 import secrets
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +21,7 @@ JSON_LIMIT = 20_000_000
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
-def as_path(path: object, name: str = "path") -> Path:
+def as_path(path: Any, name: str = "path") -> Path:
     """Return the path; `ValueError` for anything that is none."""
     right = isinstance(path, str | os.PathLike)
     require(right, f"{name} must be a path, got {shape_and_type(path)}")
@@ -29,6 +33,18 @@ def as_folder(folder: str | os.PathLike) -> Path:
     path = as_path(folder, "folder")
     require(path.is_dir() or not path.exists(), f"{path} must be a folder, and is a file")
     return path
+
+
+def require_writable(path: Path) -> None:
+    """Raise `ValueError` unless a file or folder can be made at `path`, whose parents may lack."""
+    there = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
+    try:
+        if path.is_file():
+            path.open("ab").close()
+        else:
+            TemporaryFile(dir=there).close()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be written: {error.strerror}") from None
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -103,24 +119,63 @@ def read_config(path: Path, config_class: type):
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], notes: dict | None = None) -> None:
-    """Write named tensors, and notes that JSON can hold, as one safetensors file, atomically."""
+    """Write named tensors, and notes that JSON can hold, as one safetensors file, atomically.
+
+    The file holds a checksum of both, by which `read_tensors` knows that nothing has changed.
+    """
     from safetensors.torch import save
 
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_atomically(path, save(tensors, {"notes": json.dumps(notes or {})}))
+    text = json.dumps(notes or {})
+    write_atomically(path, save(tensors, {"notes": text, "crc32": checksum(tensors, text)}))
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict]:
-    """Return the tensors and notes of a safetensors file; `ValueError` for any other file."""
+    """Return the tensors and notes of a safetensors file; `ValueError` for any other file.
+
+    It is refused, too, if its numbers are not those that were written: by the checksum that it
+    holds, or, if it holds none, by its sum in a file SHA256SUMS beside it.
+    """
     from safetensors import SafetensorError, safe_open
 
     require(path.is_file(), f"{path} is missing, or not a file")
     try:
         with safe_open(path, framework="pt") as file:
-            notes = json.loads((file.metadata() or {}).get("notes", "{}"))
-            return {name: file.get_tensor(name) for name in file.keys()}, notes  # noqa: SIM118
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        text = metadata.get("notes", "{}")
+        notes = json.loads(text)
+        crc = metadata.get("crc32")
+        whole = crc == checksum(tensors, text) if crc else _has_its_sum(path)
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
         raise ValueError(f"{path} is not a whole safetensors file: {error}") from None
+    require(
+        whole,
+        f"{path} must hold the numbers that were written, got others (its checksum is wrong): it "
+        f"was damaged or changed; copy it again from where it is whole, or train again",
+    )
+    return tensors, notes
+
+
+def checksum(tensors: dict[str, Tensor], text: str = "") -> str:
+    """Return the CRC-32 of some tensors with their names, and of a text."""
+    crc = zlib.crc32(text.encode())
+    for name, tensor in sorted(tensors.items()):
+        crc = zlib.crc32(name.encode(), crc)
+        numbers = tensor.detach().cpu().contiguous().flatten()
+        crc = zlib.crc32(numbers.view(torch.uint8).numpy().data, crc)
+    return f"{crc:08x}"
+
+
+def _has_its_sum(path: Path) -> bool:
+    """Whether the file has the sum that a SHA256SUMS beside it says, if there is one."""
+    sums = path.with_name("SHA256SUMS")
+    lines = sums.read_text().splitlines() if sums.is_file() else []
+    wanted = [line.split()[0] for line in lines if line.split()[1:] == [path.name]]
+    if not wanted:
+        return True
+    with path.open("rb") as file:
+        return wanted == [hashlib.file_digest(file, "sha256").hexdigest()]
 
 
 def require_tensors(

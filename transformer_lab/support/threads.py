@@ -1,11 +1,15 @@
-"""As many threads as a container may use: PyTorch counts the cores of the whole machine."""
+"""As many threads as a container may use, and what they do while other programs are busy."""
 
 import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 
 import torch
 
-CGROUPS, OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+CGROUPS, OWN_GROUPS, TIMES = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup"), Path("/proc/stat")
 
 
 def limit_threads() -> None:
@@ -62,3 +66,72 @@ def _quota(folder: Path) -> float | None:
             return None
     quota, period = text.split()
     return None if quota in ("max", "-1") else int(quota) / int(period)
+
+
+# ---- A busy machine
+
+
+@contextmanager
+def sharing_cores() -> Iterator[Callable[[], str]]:
+    """While other programs take a quarter of the cores, let PyTorch's threads sleep as they wait.
+
+    They wait for each other some hundred times in a training step, by asking again and again,
+    which is fastest on a quiet machine. On a busy one the system has stopped the thread that the
+    others wait for, and they use up its time. The numbers that come out are the same to the bit.
+    Yields a function that says in a few words how busy the machine is, and nothing if it is not.
+
+    Needs Linux and GNU's OpenMP, as PyTorch has it there; elsewhere nothing is done or said.
+    """
+    taken, done = [0.0], Event()
+    watcher = Thread(target=_watch, args=(taken, done), daemon=True)
+    watcher.start()
+    cores = usable_cores()
+    try:
+        yield lambda: f"{taken[0]:.1f} of {cores} cores" if _is_much(taken[0]) else ""
+    finally:
+        done.set()
+        watcher.join()
+
+
+def _watch(taken: list[float], done: Event) -> None:
+    """Put into `taken`, four times a second, how many cores other programs have used since."""
+    asleep, before = None, _seconds_of_others()
+    while before is not None and not done.wait(0.25):
+        now = _seconds_of_others()
+        taken[0] = (now[0] - before[0]) / (now[1] - before[1])
+        before = now
+        if _is_much(taken[0]) and asleep is None:
+            asleep = Event()
+            Thread(target=_crowd, args=(asleep,), daemon=True).start()
+        elif asleep is not None and not _is_much(taken[0]):
+            asleep.set()
+            asleep = None
+    if asleep is not None:
+        asleep.set()
+
+
+def _is_much(cores: float) -> bool:
+    return cores > usable_cores() / 4
+
+
+def _crowd(leave: Event) -> None:
+    """Work in threads of its own, and keep them: OpenMP has more of them than cores, then.
+
+    That, and nothing else in a running program, tells GNU's OpenMP to put threads that wait to
+    sleep.
+    """
+    torch.zeros(2**17)  # large enough to be filled by all threads
+    leave.wait()
+
+
+def _seconds_of_others() -> tuple[float, float] | None:
+    """Return how long other programs have used this one's cores, and the time; None if unknown."""
+    try:
+        lines = [line.split() for line in TIMES.read_text().splitlines()]
+    except OSError:  # not Linux
+        return None
+    own = {f"cpu{i}" for i in os.sched_getaffinity(0)}
+    # user, nice, system, idle, iowait, irq, softirq, steal (proc(5)), in ticks
+    ticks = [[*map(int, times[:8])] for name, *times in lines if name in own]
+    busy = sum(sum(times) - times[3] - times[4] for times in ticks) / os.sysconf("SC_CLK_TCK")
+    return busy - time.process_time(), time.perf_counter()

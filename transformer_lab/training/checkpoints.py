@@ -1,16 +1,20 @@
-"""What a run must remember between steps and across an interruption, and how it is stored."""
+"""What a run keeps at its checkpoints, how it goes on from them, and their mean (paper, 6.1)."""
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from transformer_lab.config import TrainConfig
-from transformer_lab.model import Transformer, parameters_of
+from transformer_lab.model import Transformer
+from transformer_lab.saving import parameters_of, set_parameters
 from transformer_lab.support.files import (
+    checksum,
+    locked,
     read_tensors,
     remove_leftovers,
     require_finite,
@@ -19,115 +23,124 @@ from transformer_lab.support.files import (
 )
 from transformer_lab.support.validation import require, require_type, shape_and_type
 from transformer_lab.training.optimizer import remembered
+from transformer_lab.training.step import rank_and_size
 
 STATE, CHECKPOINTS = "training-state.safetensors", "checkpoints"
 
 
-@dataclass
-class TrainState:
-    """How far a run has come; `snapshots` are the weights at its last checkpoints, by step."""
+class Checkpoints:
+    """The weights at a run's last checkpoints, and the folder, if any, from which it can go on.
 
-    step: int = 0
-    tokens: int = 0
-    seconds: float = 0.0
-    history: list[dict] = field(default_factory=list)
-    snapshots: dict[int, dict[str, Tensor]] = field(default_factory=dict)
-    optimizer: dict[str, Tensor] = field(default_factory=dict)
+    Of several processes, the first writes; all read.
+    """
+
+    def __init__(self, folder: Path | None, identity: dict, config: TrainConfig):
+        self.folder, self.identity, self.config = folder, identity, config
+        self.snapshots: dict[int, dict[str, Tensor]] = {}  # by step
+        self.writes = folder is not None and rank_and_size()[0] == 0
+
+    def locked(self) -> AbstractContextManager:
+        """Keep the folder for this process; `ValueError` if another one trains in it."""
+        return locked(self.folder / CHECKPOINTS) if self.writes else nullcontext()
+
+    def go_on(self, model: Transformer, optimizer: torch.optim.Optimizer) -> list[dict]:
+        """Give both the numbers of the last checkpoint; return the history, empty for a new run.
+
+        Raises `ValueError` if the folder is damaged, or holds another run or a longer one.
+        """
+        if self.folder is None:
+            return []
+        history, self.snapshots, moments = load_state(self.folder, self.identity)
+        if self.writes:
+            remove_outdated(self.folder, self.snapshots)
+        if not history:
+            return []
+        step, steps = history[-1]["step"], self.config.steps
+        require(step <= steps, f"{self.folder} holds {step} steps already, got steps={steps}")
+        for at, snapshot in self.snapshots.items():  # all must fit; the model keeps the last
+            set_parameters(model, snapshot, snapshot_path(self.folder, at))
+        set_optimizer(optimizer, moments, self.folder / STATE)
+        if step < steps and step % self.config.checkpoint_every:
+            del self.snapshots[step]  # taken where a shorter run ended; a long one takes none
+        return history
+
+    def save(
+        self, history: list[dict], model: Transformer, optimizer: torch.optim.Optimizer
+    ) -> None:
+        """Keep a copy of the weights, and write all that a run needs to go on from here.
+
+        First the snapshot, then the state that refers to it: a kill leaves the old one or the new.
+        Raises `ValueError` if a weight is NaN or infinite: a broken run ends here.
+        """
+        step = history[-1]["step"]
+        snapshot = {n: p.detach().to("cpu", copy=True) for n, p in parameters_of(model).items()}
+        require_finite(snapshot, f"step {step}")
+        self.snapshots[step] = snapshot
+        for outdated in list(self.snapshots)[: -self.config.average]:
+            del self.snapshots[outdated]
+        if self.writes:
+            states = optimizer.state_dict()["state"]
+            moments = {f"{i}.{name}": t for i, s in states.items() for name, t in s.items()}
+            notes = {"identity": self.identity, "snapshots": [*self.snapshots], "history": history}
+            write_tensors(snapshot_path(self.folder, step), snapshot)
+            write_tensors(self.folder / STATE, moments, notes)
+            remove_outdated(self.folder, self.snapshots)
+
+    def average(self) -> dict[str, Tensor]:
+        """Return the mean of the weights at the last checkpoints (paper, 6.1)."""
+        return average_checkpoints([*self.snapshots.values()])
 
 
 def identity_of(
-    model: Transformer,
-    config: TrainConfig,
-    pairs: Sequence,
-    start: dict[str, Tensor] | None = None,
+    model: Transformer, config: TrainConfig, pairs: Sequence, start: dict[str, Tensor] | None = None
 ) -> dict:
     """Return what makes two runs the same run: sizes, settings, data and the weights it starts
     with, unless they are random; and not how long it is, unless the learning rate depends on it.
     """
-    sizes, training = asdict(model.config), asdict(config)
-    # Left out as in runs older than these settings; `steps` matters to another schedule alone.
-    if model.config.activation_dropout:
-        del sizes["activation_dropout"]
-    if config.optimizer == "adam":
-        del training["optimizer"]
+    training = asdict(config)
     if config.schedule == "paper":
-        del training["steps"], training["schedule"]
+        del training["steps"]
     return {
-        "model": sizes,
+        "model": asdict(model.config),
         "training": training,
         "data": zlib.crc32(repr(list(pairs)).encode()),
-        "start": None if start is None else _checksum(start),
+        "start": None if start is None else checksum(start),
     }
 
 
-def _checksum(tensors: dict[str, Tensor]) -> int:
-    from safetensors.torch import save
+def load_state(
+    folder: Path, identity: dict
+) -> tuple[list[dict], dict[int, dict[str, Tensor]], dict[str, Tensor]]:
+    """Return history, snapshots and the optimizer's numbers; all empty if there are none.
 
-    return zlib.crc32(save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}))
-
-
-def take_snapshot(
-    state: TrainState, model: Transformer, optimizer: torch.optim.Optimizer, keep: int
-) -> None:
-    """Put the weights and the optimizer's numbers into the state; `keep` snapshots stay.
-
-    Raises `ValueError` if a number is NaN or infinite: a broken run ends here.
-    """
-    snapshot = {name: t.detach().to("cpu", copy=True) for name, t in parameters_of(model).items()}
-    require_finite(snapshot, f"step {state.step}")
-    state.snapshots[state.step] = snapshot
-    for step in list(state.snapshots)[:-keep]:
-        del state.snapshots[step]
-    states = optimizer.state_dict()["state"]
-    state.optimizer = {f"{i}.{name}": t for i, s in states.items() for name, t in s.items()}
-
-
-def save_state(folder: Path, state: TrainState, identity: dict) -> None:
-    """Write the newest snapshot, then the state that refers to it; a kill leaves old or new."""
-    write_tensors(snapshot_path(folder, state.step), state.snapshots[state.step])
-    notes = {
-        "identity": identity,
-        "snapshots": list(state.snapshots),
-        "history": state.history,
-    }
-    write_tensors(folder / STATE, state.optimizer, notes)
-    remove_outdated(folder, state)
-
-
-def load_state(folder: Path, identity: dict) -> TrainState:
-    """Return the state stored in `folder`, a new one if there is none.
-
-    Raises `ValueError` if it is damaged, or belongs to a run with another identity.
+    Raises `ValueError` if they are damaged, or belong to a run with another identity.
     """
     path = folder / STATE
     if not path.exists():
-        return TrainState()
-    tensors, notes = read_tensors(path)
+        return [], {}, {}
+    moments, notes = read_tensors(path)
     try:
         theirs, steps = dict(notes["identity"]), [int(step) for step in notes["snapshots"]]
         history = [dict(record) for record in notes["history"]]
-        last = history[-1]
-        step, tokens, seconds = int(last["step"]), int(last["tokens"]), float(last["seconds"])
-        in_order = steps == sorted({*steps}) and steps[0] > 0 and steps[-1] == step
+        for name, kind in (("step", int), ("tokens", int), ("seconds", float)):
+            history[-1][name] = kind(history[-1][name])
+        in_order = steps == sorted({*steps}) and steps[0] > 0 and steps[-1] == history[-1]["step"]
         require(in_order, "its snapshots must rise to its last step")
     except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{path} is not a training state: {error!r}") from None
     _require_same_run(folder, theirs, identity)
-    snapshots = {step: read_tensors(snapshot_path(folder, step))[0] for step in steps}
-    return TrainState(step, tokens, seconds, history, snapshots, tensors)
+    return history, {step: read_tensors(snapshot_path(folder, step))[0] for step in steps}, moments
 
 
-def remove_outdated(folder: Path, state: TrainState) -> None:
-    """Delete the snapshots that the state does not name, and what killed writers have left."""
-    kept = {snapshot_path(folder, step) for step in state.snapshots}
+def remove_outdated(folder: Path, snapshots: dict[int, dict[str, Tensor]]) -> None:
+    """Delete the files of other snapshots, and what killed writers have left."""
+    kept = {snapshot_path(folder, step) for step in snapshots}
     for path in set((folder / CHECKPOINTS).glob("step-*.safetensors")) - kept:
         path.unlink(missing_ok=True)
     remove_leftovers(folder)
 
 
-def load_optimizer(
-    optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], path: Path
-) -> None:
+def set_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], path: Path) -> None:
     """Give the optimizer its numbers back; `ValueError` unless they fit.
 
     It has none for a parameter that no loss reaches: an encoder's, if the decoder has no layers.
@@ -175,7 +188,6 @@ def snapshot_path(folder: Path, step: int) -> Path:
 
 
 def _require_same_run(folder: Path, theirs: dict, ours: dict) -> None:
-    theirs = {"start": ours["start"]} | theirs  # a run of before does not say how it started
     for part in ours:
         if theirs.get(part) != ours[part]:
             differing = _first_difference(theirs.get(part), ours[part])

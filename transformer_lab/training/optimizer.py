@@ -58,7 +58,7 @@ class MuonAndAdam(torch.optim.Optimizer):
         self._share()
 
     @torch.no_grad()
-    def step(self) -> None:
+    def step(self) -> None:  # type: ignore[override]
         """Take one step at the rate of the parameter group."""
         for part in self.parts:
             part.param_groups[0]["lr"] = self.param_groups[0]["lr"]

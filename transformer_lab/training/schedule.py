@@ -1,4 +1,8 @@
-"""The learning rate of each step (paper, 5.3). Another schedule goes here."""
+"""The learning rate of each step (paper, 5.3; lesson 08).
+
+Another schedule is a function here and a line in `SCHEDULES`; `config.py` lists the names that
+`TrainConfig(schedule=…)` takes.
+"""
 
 from transformer_lab.config import TrainConfig
 from transformer_lab.support.validation import require_sizes

@@ -14,7 +14,6 @@ from transformer_lab.model import Transformer
 from transformer_lab.support.validation import (
     is_number,
     require,
-    require_ids,
     require_type,
     shape_and_type,
     shown,
@@ -41,8 +40,6 @@ class Objective(nn.Module):
     def forward(
         self, source: Int[Tensor, "B Ls"], target: Int[Tensor, "B Lt"]
     ) -> Float[Tensor, ""]:
-        require_ids(source, "source")
-        require_ids(target, "target")
         states, words = self.states(source, target[:, :-1]), self.states.model.generator.weight
         return fused_sequence_loss(
             states, words, target[:, 1:], self.label_smoothing, compiled=self.compiled
@@ -54,22 +51,23 @@ class DecoderStates(nn.Module):
 
     def __init__(self, model: Transformer, *, bfloat16: bool):
         super().__init__()
-        self.model, self.bfloat16 = model, bfloat16
+        self.model, self.in_bfloat16 = model, bfloat16
 
     def forward(
         self, source: Int[Tensor, "B Ls"], target_in: Int[Tensor, "B Lt"]
     ) -> Float[Tensor, "B Lt d_model"]:
         device = source.device.type
-        with torch.autocast(device, torch.bfloat16, enabled=self.bfloat16), self.kernels(device):
+        with torch.autocast(device, torch.bfloat16, enabled=self.in_bfloat16), self.kernels(device):
             states = self.model.decode_states(target_in, *self.model.encode(source))
         # The last LayerNorm gives float32; the product with all the words is the largest there is.
-        return states.bfloat16() if self.bfloat16 else states
+        return states.bfloat16() if self.in_bfloat16 else states
 
     def kernels(self, device: str) -> AbstractContextManager:
         """Choose attention in plain steps for bfloat16 on a CPU, where PyTorch's fused one goes
         backward ten times slower than in float32; else leave the choice to PyTorch.
         """
-        return sdpa_kernel(SDPBackend.MATH) if self.bfloat16 and device == "cpu" else nullcontext()
+        plain = self.in_bfloat16 and device == "cpu"
+        return sdpa_kernel(SDPBackend.MATH) if plain else nullcontext()
 
 
 def train_step(

@@ -1,0 +1,329 @@
+"""`transformer-course grade`: a folder of submissions becomes marks, one page for each student."""
+
+import argparse
+import hashlib
+import json
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from course.checking.child import MISSING, PASSED
+from course.checking.course import check_files, course_folder
+from course.checking.isolation import MEANS, Walls, walls
+from course.checking.judge import Limits, judge_notebook
+from course.checking.notebooks import read_cells
+from course.checking.progress import Task, tasks_in
+from course.checking.sandbox import COURSE, LIBRARY
+from course.grading.marks import Row, row_of, write_marks
+from course.grading.similarity import similar_pairs, source_of
+from course.grading.static_look import look
+from course.grading.submissions import (
+    UNREADABLE,
+    Lesson,
+    Submission,
+    find_submissions,
+)
+from transformer_lab.support.files import locked, remove_leftovers, write_json
+from transformer_lab.support.threads import usable_cores
+from transformer_lab.support.validation import require
+
+MARKS = "marks.json"
+NOTE = (
+    "Passed means that the checks accepted the answer. Code and checks share one Python inside the "
+    "sandbox, so this is no proof against somebody who means to cheat: see grading.md."
+)
+
+
+@dataclass(frozen=True)
+class Course:
+    """A lesson of the course as it is graded."""
+
+    name: str
+    checks: Path
+    tasks: tuple[Task, ...]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `transformer-course grade`."""
+    parser.add_argument("submissions", metavar="SUBMISSIONS", help="folder with what was handed in")
+    parser.add_argument(
+        "--lesson", action="append", required=True, metavar="NN", help="as 02; may be repeated"
+    )
+    parser.add_argument("--output", required=True, metavar="DIR", help="folder for the marks")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=usable_cores(),
+        metavar="N",
+        help="notebooks at a time (default: the cores that may be used)",
+    )
+    parser.add_argument(
+        "--seconds", type=int, default=60, metavar="S", help="what a task may take (default 60)"
+    )
+    parser.add_argument(
+        "--memory",
+        type=float,
+        default=4.0,
+        metavar="GB",
+        help="what a notebook may use (default 4)",
+    )
+    parser.add_argument(
+        "--isolation", default="auto", choices=("auto", *MEANS), help="the best that works, or …"
+    )
+
+
+def command(options: argparse.Namespace) -> int:
+    """Do what the command line asks."""
+    return grade(
+        options.submissions,
+        options.lesson,
+        options.output,
+        jobs=options.jobs,
+        seconds=options.seconds,
+        memory=options.memory,
+        isolation=options.isolation,
+    )
+
+
+def grade(
+    submissions: str | Path,
+    lessons: Sequence[str],
+    output: str | Path,
+    *,
+    jobs: int = 2,
+    seconds: int = 60,
+    memory: float = 4.0,
+    isolation: str = "auto",
+) -> int:
+    """Grade every student's notebooks and write the marks into `output`; return 0.
+
+    `seconds` are for each task, `memory` in GB for a notebook. The marks are those of `lessons`;
+    what was graded before with the same notebook, checks and limits is not run again.
+    Raises `ValueError` for a lesson that does not exist.
+    """
+    require(jobs >= 1, f"jobs must be at least 1, got {jobs}")
+    require(seconds >= 1, f"seconds must be at least 1, got {seconds}")
+    require(memory >= 0.5, f"memory must be at least 0.5 GB, got {memory}")
+    source, folder = Path(submissions), Path(output)
+    course = [_lesson(each) for each in dict.fromkeys(str(each).zfill(2) for each in lessons)]
+    known, own = [_known_by(each) for each in course], [folder, folder / "feedback"]
+    found, strays = find_submissions(source, known, own)
+    hidden = [course_folder() / "solutions", course_folder() / "tests", source, folder]
+    size = int(memory * 2**30)
+    with (
+        locked(folder),
+        walls(course_folder(), (COURSE, LIBRARY), hidden, size, isolation) as around,
+    ):
+        remove_leftovers(folder)
+        if around.warning:
+            print(f"\n{around.warning}\n", file=sys.stderr)
+        for note in strays:
+            print(f"note: {note}", file=sys.stderr)
+        class_ = _Class(course, folder, around, Limits(seconds=seconds, memory=size))
+        rows = class_.grade(found, jobs)
+        _write(folder, rows, found, course, around)
+    _print(rows, folder)
+    return 0
+
+
+def _lesson(number: str) -> Course:
+    files = [file for file in check_files() if file.stem[5:7] == str(number).zfill(2)]
+    tasks: list[Task] = []
+    if files:
+        name = files[0].stem.removeprefix("test_")
+        places = [course_folder() / where / f"{name}.ipynb" for where in ("solutions", "exercises")]
+        tasks = next((tasks_in(path) for path in places if path.exists()), [])
+    if not tasks:
+        known = ", ".join(file.stem[5:7] for file in check_files())
+        raise ValueError(f"there is no lesson {number!r} with exercises; there is {known}")
+    return Course(name, files[0], tuple(tasks))
+
+
+def _known_by(course: Course) -> Lesson:
+    """Return what a notebook of the lesson is recognised by."""
+    places = [course_folder() / where for where in ("exercises", "solutions")]
+    path = next(each / f"{course.name}.ipynb" for each in places if each.is_dir())
+    text = next(source for kind, source in read_cells(path) if kind == "markdown")
+    names = tuple(name for task in course.tasks for name in task.names)
+    return Lesson(course.name, names, text.splitlines()[0])
+
+
+# ---- Running
+
+
+@dataclass
+class _Class:
+    """Grades submissions, and keeps what is done in `folder`."""
+
+    course: Sequence[Course]
+    folder: Path
+    walls: Walls
+    limits: Limits
+
+    def grade(self, found: Sequence[Submission], jobs: int) -> list[Row]:
+        """Return the rows of all submissions, in order; what is done is kept if this is stopped."""
+        from tqdm import tqdm
+
+        kept = _kept(self.folder / MARKS)
+        done = {key: kept[key] for each in found if (key := self._key(each)) in kept}
+        todo = [each for each in found if self._key(each) not in done]
+        with ThreadPoolExecutor(jobs) as pool, _stopping(pool) as stop:
+            waiting = {pool.submit(self._rows, each, stop): each for each in todo}
+            bar = tqdm(total=len(found), initial=len(done), desc="grading", unit="notebook")
+            for future in as_completed(waiting):
+                done[self._key(waiting[future])] = future.result()
+                self._keep(kept | done)  # also what another lesson's grading has done
+                bar.update()
+            bar.close()
+        # How a notebook was found depends on which lessons are graded: it is not kept.
+        return [
+            replace(row, flags=[*map(_writable, each.flags), *row.flags])
+            for each in found
+            for row in done[self._key(each)]
+        ]
+
+    def _rows(self, submission: Submission, stop: threading.Event) -> list[Row]:
+        lesson = next(each for each in self.course if each.name == submission.lesson)
+        names = [task.names for task in lesson.tasks]
+        flags = ["no isolation"] if self.walls.warning else []
+        if submission.problem:
+            state = MISSING if submission.path is None else UNREADABLE
+            blank = Row(submission.student, lesson.name, "", state, 0, 0.0, flags)
+            blank.why = blank.message = f"{submission.problem[0].upper()}{submission.problem[1:]}."
+            return [_row(blank, task) for task in lesson.tasks]
+        flags += look(submission.cells, [name for each in names for name in each])
+        outcomes, notes = judge_notebook(
+            submission.cells, lesson.name, lesson.checks, names, self.walls, self.limits, stop
+        )
+        return [
+            _row(
+                Row(
+                    *(submission.student, lesson.name, "", _writable(outcome.state), 0),
+                    *(outcome.seconds, [*map(_writable, flags + notes)]),
+                    *(_writable(outcome.why), _writable(outcome.message)),
+                ),
+                task,
+            )
+            for task, outcome in zip(lesson.tasks, outcomes, strict=True)
+        ]
+
+    def _key(self, submission: Submission) -> str:
+        """Return a name for what the rows depend on: notebook, checks, limits, points."""
+        parts = [
+            *(submission.student, submission.lesson, submission.digest, submission.problem),
+            *(str(self.limits), self.walls.means, self._course_as_it_is[submission.lesson]),
+        ]
+        return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
+
+    @cached_property
+    def _course_as_it_is(self) -> dict[str, str]:
+        """Return for each lesson the text of all that may decide its marks."""
+        code = (path for package in (COURSE, LIBRARY) for path in package.rglob("*.py"))
+        package = "\0".join(path.read_text("utf-8") for path in sorted(code))
+        return {
+            each.name: f"{each.checks.read_text('utf-8')}{package}{each.tasks}"
+            for each in self.course
+        }
+
+    def _keep(self, done: dict[str, list[Row]]) -> None:
+        kept = {key: [asdict(row) for row in rows] for key, rows in done.items()}
+        write_json(self.folder / MARKS, {"kept": kept})
+
+
+def _row(row: Row, task: Task) -> Row:
+    points = task.points if row.state == PASSED else 0
+    return replace(row, task=", ".join(task.names), points=points, possible=task.points)
+
+
+@contextmanager
+def _stopping(pool: ThreadPoolExecutor) -> Iterator[threading.Event]:
+    """Give an event that ends the children, if the block is left by Ctrl-C or an error."""
+    stop = threading.Event()
+    try:
+        yield stop
+    except BaseException:
+        stop.set()
+        pool.shutdown(wait=True, cancel_futures=True)
+        raise
+
+
+def _writable(text: str) -> str:
+    """Return text with a question mark for each half of a character: no file can hold one."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _kept(path: Path) -> dict[str, list[Row]]:
+    """Return what an earlier run has done; nothing of a file that is damaged."""
+    try:
+        kept = json.loads(path.read_bytes())["kept"]
+        return {key: [row_of(values) for values in rows] for key, rows in kept.items()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+# ---- Writing
+
+
+def _write(
+    folder: Path,
+    rows: Sequence[Row],
+    found: Sequence[Submission],
+    course: Sequence[Course],
+    around: Walls,
+) -> None:
+    pairs = similar_pairs(_passed_answers(rows, found, course))
+    flagged: dict[str, list[str]] = {}
+    for row in rows:
+        mine = flagged.setdefault(row.student, [])
+        mine += [flag for flag in row.flags if flag not in mine and flag != "no isolation"]
+    notes = {
+        "warning": around.warning,
+        "about": f"Isolation: {around.means}. {NOTE}",
+        "flagged": {student: flags for student, flags in flagged.items() if flags},
+    }
+    write_marks(folder, rows, notes, pairs)
+    kept = {key: [asdict(row) for row in mine] for key, mine in _kept(folder / MARKS).items()}
+    marks: dict[str, Any] = {
+        "isolation": around.means,
+        "warning": around.warning,
+        "about": NOTE,
+        "rows": [asdict(row) for row in rows],
+        "alike": [{"students": [one, other], "tasks": tasks} for one, other, tasks in pairs],
+        "kept": kept,
+    }
+    write_json(folder / MARKS, marks)
+
+
+def _passed_answers(
+    rows: Sequence[Row], found: Sequence[Submission], course: Sequence[Course]
+) -> dict[str, dict[str, str]]:
+    passed = {(row.student, row.lesson, row.task) for row in rows if row.state == PASSED}
+    names = {each.name: [task.names for task in each.tasks] for each in course}
+    answers: dict[str, dict[str, str]] = {}
+    for each in found:
+        for task in names[each.lesson]:
+            if (each.student, each.lesson, ", ".join(task)) in passed:
+                source = source_of(each.cells, task)
+                answers.setdefault(task[0], {})[each.student] = source
+    return answers
+
+
+def _print(rows: Sequence[Row], folder: Path) -> None:
+    students = {row.student for row in rows}
+    passed = sum(row.state == PASSED for row in rows)
+    print(f"{len(students)} students, {passed} of {len(rows)} tasks passed.")
+    print(json.dumps(_states(rows), ensure_ascii=False))
+    print(f"Written to {folder}: marks.csv, marks.json, class.html, feedback/. {NOTE}")
+
+
+def _states(rows: Sequence[Row]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for row in rows:
+        found[row.state] = found.get(row.state, 0) + 1
+    return found
