@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from sacrebleu.metrics import BLEU
 
-from transformer_lab.runs import BLEU_OPTIONS
+from transformer_lab.scoring import BLEU_OPTIONS
 
 DRAWS = 1000
 

@@ -19,6 +19,7 @@ from benchmarks.recipes import train_wide
 from benchmarks.reporting import report
 from benchmarks.reporting.report import RESULTS
 from transformer_lab import Run, train
+from transformer_lab.decoding import LENGTH_PENALTY
 from transformer_lab.runs import METRICS, load_task, score
 from transformer_lab.support.files import read_json
 
@@ -31,7 +32,6 @@ TRAINERS |= {"multi30k-raw-diverse": train_cased, "multi30k-tok-rdrop": train_wi
 # The recipe of before Muon.
 ADAM = {"optimizer": "adam", "weight_decay": 0.0, "warmup": 1000, "rate_factor": 0.9}
 TRIED = "recipes.json"
-PAPER_ALPHA = 0.6  # the paper's length penalty (6.1), beside one that the validation set chose
 # Text only, test2016, tokenised, lower case, beam 5.
 TINY = {"name": "Transformer-Tiny", "test2016": 41.02}
 COMPARED = ("multi30k-tok", "multi30k-tok-adam", "multi30k-diverse", "multi30k-longer")
@@ -52,20 +52,21 @@ def measure(preset: str, runs: Path, *, smoke: bool = False, **settings) -> list
         row = {"seed": seed} | read_json(folder / METRICS)
         if preset != "dates":
             row["scores"] = scores_with_intervals(run)
-            if run.alpha != PAPER_ALPHA:
-                row["scores_paper_alpha"] = scores_with_intervals(run, PAPER_ALPHA)
+            if run.length_penalty != LENGTH_PENALTY:
+                row["scores_paper_alpha"] = scores_with_intervals(run, LENGTH_PENALTY)
         rows.append(row)
     return rows
 
 
-def scores_with_intervals(run: Run, alpha: float | None = None) -> dict:
-    """Return the scores of each test set, and the interval of its BLEU; `alpha` is the run's own
-    length penalty unless given.
+def scores_with_intervals(run: Run, length_penalty: float | None = None) -> dict:
+    """Return the scores of each test set, and the interval of its BLEU.
+
+    `length_penalty` is the run's own unless given.
     """
     found, splits = {}, load_task(run.data)
     for name in sorted(set(splits) - {"train", "val"}):
         sources, references = zip(*splits[name], strict=True)
-        outputs = run.translate(sources, alpha=alpha)
+        outputs = run.translate(sources, length_penalty=length_penalty)
         found[name] = score(run.data, outputs, references)
         found[name] |= interval(drawn(counts_of(run.data, outputs, references)))
     return found

@@ -44,7 +44,7 @@ from transformer_lab.runs import (
 )
 from transformer_lab.support.files import read_json, write_json
 from transformer_lab.tokenizer import SPACE
-from transformer_lab.training import evaluate, fit
+from transformer_lab.training import fit, validate
 from transformer_lab.training.fused_loss import GPU_CHUNK
 
 PAIRS, EPOCHS, DATA = 8000, 50, "multi30k-tok"
@@ -329,13 +329,13 @@ def scores_of(run: Run, train_pairs: TextPairs) -> dict:
     row = {}
     for name, pairs in (("train", train_pairs[:1000]), ("valid", valid)):
         encoded = encode_pairs(run.tokenizer, pairs)
-        row |= {f"{name}_{key}": x for key, x in evaluate(run.model, encoded).items()}
+        row |= {f"{name}_{key}": x for key, x in validate(run.model, encoded).items()}
     # Pieces are of another length in another vocabulary: a sentence is not.
     tokens = sum(len(target) for _, target in encoded)
     row["nats_per_sentence"] = row["valid_loss"] * tokens / len(valid)
     sources, references = zip(*valid, strict=True)
-    for name, beam, alpha in DECODED:
-        outputs = run.translate(list(sources), beam=beam, alpha=alpha)
+    for name, beam, length_penalty in DECODED:
+        outputs = run.translate(list(sources), beam=beam, length_penalty=length_penalty)
         row[name] = score(DATA, outputs, references)["bleu"]
     return row
 

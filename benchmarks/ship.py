@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 
 from transformer_lab import PRESETS, ModelConfig, Run, load_run
-from transformer_lab.model import WEIGHTS_FILE, load_parameters, parameters_of, save
 from transformer_lab.runs import METRICS, PRETRAINED, TOKENIZER
+from transformer_lab.saving import WEIGHTS_FILE, parameters_of, save, set_parameters
 from transformer_lab.support.files import read_json, write_atomically, write_json, write_tensors
 
 LIMIT = 12_000_000  # bytes
@@ -54,7 +54,7 @@ as float16 in `weights.safetensors`.
 
 ## How good it is
 
-With a beam of {beam} and α = {alpha} as length penalty, the weights as they are stored here:
+With a beam of {beam} and a length penalty of {length_penalty}, the weights as they are stored here:
 
 {scores}
 
@@ -79,9 +79,14 @@ def ship(run: Run, folder: Path, *, progress: bool = True) -> dict:
     size = sum(2 * tensor.numel() for tensor in half.values())
     if size > LIMIT:
         raise ValueError(f"the weights must take at most {LIMIT:,} bytes, got {size:,}")
-    load_parameters(run.model, half, "the run")  # what is scored is what is shipped
+    set_parameters(run.model, half, "the run")  # what is scored is what is shipped
     notes = read_json(run.folder / METRICS)
-    metrics = {"data": run.data, "beam": run.beam, "alpha": run.alpha, "weights": "float16"}
+    metrics = {
+        "data": run.data,
+        "beam": run.beam,
+        "length_penalty": run.length_penalty,
+        "weights": "float16",
+    }
     metrics |= {name: notes[name] for name in KEPT if name in notes}
     metrics["scores"] = run.evaluate(progress=progress)
     text = card(run, metrics).encode()  # a run of another task ends here, before a file is written
@@ -109,7 +114,7 @@ def card(run: Run, metrics: dict) -> str:
         vocabulary=c.target_vocab_size,
         parameters=metrics["parameters"],
         beam=run.beam,
-        alpha=run.alpha,
+        length_penalty=run.length_penalty,
         scores="\n".join(lines),
         signature=f"sacreBLEU: `{signature}`",
     )

@@ -17,7 +17,6 @@ from benchmarks.reporting import report
 from benchmarks.reporting.report import RESULTS, markdown
 from transformer_lab import Run, train
 from transformer_lab.data.batches import batches_by_tokens
-from transformer_lab.model import load_parameters
 from transformer_lab.runs import (
     METRICS,
     encode_pairs,
@@ -26,6 +25,7 @@ from transformer_lab.runs import (
     load_task,
     score,
 )
+from transformer_lab.saving import set_parameters
 from transformer_lab.support.files import read_json, read_tensors, write_json
 from transformer_lab.tokenizer import train_tokenizer
 from transformer_lab.training import CHECKPOINTS, average_checkpoints
@@ -114,7 +114,7 @@ def trained(name: str, changes: dict, seed: int, runs: Path, *, smoke: bool) -> 
 
 
 def translated(
-    run: Run, sources: list[str], beam: int, alpha: float, snapshots: int | None = None
+    run: Run, sources: list[str], beam: int, length_penalty: float, snapshots: int | None = None
 ) -> list[str]:
     """Return the translations of the validation set, from the run's folder if they are there.
 
@@ -122,13 +122,15 @@ def translated(
     """
     path = run.folder / OUTPUTS
     known = read_json(path) if path.exists() else {}
-    name = f"beam {beam}, alpha {alpha}" + (f", snapshots {snapshots}" if snapshots else "")
+    name = f"beam {beam}, alpha {length_penalty}" + (
+        f", snapshots {snapshots}" if snapshots else ""
+    )
     if name not in known:
         if snapshots:
             paths = sorted((run.folder / CHECKPOINTS).glob("step-*"))[-snapshots:]
             mean = average_checkpoints([read_tensors(path)[0] for path in paths])
-            load_parameters(run.model, mean, f"snapshots of {run.folder}")
-        known[name] = run.translate(sources, beam=beam, alpha=alpha)
+            set_parameters(run.model, mean, f"snapshots of {run.folder}")
+        known[name] = run.translate(sources, beam=beam, length_penalty=length_penalty)
         write_json(path, known)
     return known[name]
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from benchmarks.reporting.timing import wait
 from transformer_lab import MultiHeadAttention, Objective, TrainConfig, Transformer
 from transformer_lab.config import BOS, EOS, PAD
-from transformer_lab.model import parameters_of
+from transformer_lab.saving import parameters_of
 from transformer_lab.training.optimizer import inner_matrices
 from transformer_lab.training.schedule import learning_rate
 

@@ -25,8 +25,8 @@ from transformer_lab import (
     load_multi30k,
     train_tokenizer,
 )
-from transformer_lab.model import load_parameters
 from transformer_lab.runs import TextPairs, encode_pairs, find_preset, score
+from transformer_lab.saving import set_parameters
 from transformer_lab.support.files import read_json
 from transformer_lab.tokenizer import Tokenizer
 
@@ -199,8 +199,10 @@ class Lab:
         """Return the run whose weights are the mean of the last snapshots."""
         sizes = dict.fromkeys(("source_vocab_size", "target_vocab_size"), task.tokenizer.vocab_size)
         model = new_model(replace(preset.model, **sizes), SEED).to(self.device)
-        load_parameters(model, averaged(snapshots, preset.training.average), "the average")
-        return Run(Path(), model.eval(), task.tokenizer, task.data, preset.beam, preset.alpha)
+        set_parameters(model, averaged(snapshots, preset.training.average), "the average")
+        return Run(
+            Path(), model.eval(), task.tokenizer, task.data, preset.beam, preset.length_penalty
+        )
 
     def bleu(self, run: Run, split: str, **options) -> dict:
         """Translate a split and score it as its task is scored: BLEU, interval, signature."""

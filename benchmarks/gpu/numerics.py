@@ -12,7 +12,7 @@ from benchmarks.gpu.engine import Trainer, Way, train
 from benchmarks.gpu.lab import Lab, Task
 from transformer_lab import Objective, Preset
 from transformer_lab.config import PAD
-from transformer_lab.model import parameters_of
+from transformer_lab.saving import parameters_of
 
 SEEDS = (0, 1, 2)
 STEPS = 2000

@@ -7,9 +7,9 @@ from dataclasses import asdict, replace
 from benchmarks.gpu.engine import Way, train
 from benchmarks.gpu.ensemble import ensemble
 from benchmarks.gpu.lab import QUICK, RECIPES, SMALL, TESTS, USUAL, Lab
-from benchmarks.quality import PAPER_ALPHA
 from benchmarks.reporting.report import SEED
 from transformer_lab import Run
+from transformer_lab.decoding import LENGTH_PENALTY
 
 SEEDS = (0, 1, 2)
 PUBLISHED = 41.02  # text-only Transformer-Tiny, test2016 (LividWo/Revisit-MMT)
@@ -62,10 +62,13 @@ def _tables(rows: list[dict], together: list[dict], recipe: dict) -> dict:
             summary.append([what, _means(some), target])
     columns = ["variant", "seed", "length penalty", "training, s", "validation", *TESTS]
     cells = [
-        [row["variant"], row["seed"], alpha, f"{row['seconds']:.1f}"]
+        [row["variant"], row["seed"], length_penalty, f"{row['seconds']:.1f}"]
         + [_bleu(row[key][split]) for split in ("val", *TESTS)]
         for row in rows + together
-        for key, alpha in (("scores", recipe["alpha"]), ("scores_paper_alpha", PAPER_ALPHA))
+        for key, length_penalty in (
+            ("scores", recipe["length_penalty"]),
+            ("scores_paper_alpha", LENGTH_PENALTY),
+        )
         if key in row
     ]
     title = f'BLEU, recipe "{recipe["name"]}"; ' + _signatures(rows)
@@ -101,8 +104,13 @@ def _together(lab: Lab, rows: list[dict], name: str) -> list[dict]:
 def _scores(lab: Lab, run: Run) -> dict:
     """Return BLEU of validation and test sets at the recipe's length penalty and the paper's."""
     found = {}
-    for key, alpha in (("scores", run.alpha), ("scores_paper_alpha", PAPER_ALPHA)):
-        found[key] = {split: lab.bleu(run, split, alpha=alpha) for split in ("val", *TESTS)}
+    for key, length_penalty in (
+        ("scores", run.length_penalty),
+        ("scores_paper_alpha", LENGTH_PENALTY),
+    ):
+        found[key] = {
+            split: lab.bleu(run, split, length_penalty=length_penalty) for split in ("val", *TESTS)
+        }
         print({split: round(score["bleu"], 2) for split, score in found[key].items()}, flush=True)
     return found
 
@@ -117,7 +125,7 @@ def _means(rows: list[dict]) -> str:
     parts = [f"{test} {_mean([row['scores'][test]['bleu'] for row in rows])}" for test in TESTS]
     if all("scores_paper_alpha" in row for row in rows):
         paper = [row["scores_paper_alpha"]["test2016"]["bleu"] for row in rows]
-        parts.append(f"test2016 at length penalty {PAPER_ALPHA} {_mean(paper)}")
+        parts.append(f"test2016 at length penalty {LENGTH_PENALTY} {_mean(paper)}")
     return f"BLEU: {'; '.join(parts)}"
 
 
@@ -166,7 +174,7 @@ def _try(lab: Lab, name: str) -> dict:
         "setup_seconds": history[-1]["setup_seconds"],
         "loss": history[-1]["loss"],
         "validation": lab.bleu(run, "val")["bleu"],
-        "validation_paper_alpha": lab.bleu(run, "val", alpha=PAPER_ALPHA)["bleu"],
+        "validation_paper_alpha": lab.bleu(run, "val", length_penalty=LENGTH_PENALTY)["bleu"],
         "total_seconds": time.perf_counter() - start,
     }
     print(row, flush=True)
@@ -181,7 +189,7 @@ def small(lab: Lab) -> dict:
         run, history = lab.trained("raw", SEED, SMALL)
         run.folder = lab.folder / "small"
         plan = asdict(preset.training) | {"precision": "bfloat16", "compile": True}  # its `Way`
-        run.save(history, {"seed": SEED, "training": plan, "objective": objective.__name__})
+        run.finish(history, {"seed": SEED, "training": plan, "objective": objective.__name__})
     recipe = {"name": SMALL, "objective": objective.__name__} | asdict(preset)
     return _tables(rows, [], recipe) | {"rows": rows, "recipe": recipe}
 
@@ -196,7 +204,7 @@ def time_to_quality(lab: Lab) -> dict:
             found = _last_checkpoints(lab, goal, seed)
             whole = time.perf_counter() - start
             tried += [{"seed": seed} | record | {"whole_seconds": whole} for record in found]
-    return _reached(tried, lab.recipe(QUICK)[0].alpha, goal)
+    return _reached(tried, lab.recipe(QUICK)[0].length_penalty, goal)
 
 
 def _last_checkpoints(lab: Lab, goal: float, seed: int) -> list[dict]:
@@ -209,7 +217,8 @@ def _last_checkpoints(lab: Lab, goal: float, seed: int) -> list[dict]:
             break
         run = lab.run_of(task, preset, snapshots[: i + 1])
         record = history[i] | {"bleu": lab.bleu(run, "test2016")["bleu"]}
-        record["bleu_paper_alpha"] = lab.bleu(run, "test2016", alpha=PAPER_ALPHA)["bleu"]
+        paper = lab.bleu(run, "test2016", length_penalty=LENGTH_PENALTY)
+        record["bleu_paper_alpha"] = paper["bleu"]
         record["setup_seconds"] = history[-1]["setup_seconds"]
         tried.insert(0, record)
         print(record, flush=True)
@@ -218,8 +227,8 @@ def _last_checkpoints(lab: Lab, goal: float, seed: int) -> list[dict]:
     return tried
 
 
-def _reached(tried: list[dict], alpha: float, goal: float) -> dict:
-    penalties = {"bleu": f"{alpha}", "bleu_paper_alpha": f"{PAPER_ALPHA}"}
+def _reached(tried: list[dict], length_penalty: float, goal: float) -> dict:
+    penalties = {"bleu": f"{length_penalty}", "bleu_paper_alpha": f"{LENGTH_PENALTY}"}
     seeds = sorted({t["seed"] for t in tried})
     reached = {}
     for key, penalty in penalties.items():
@@ -232,7 +241,7 @@ def _reached(tried: list[dict], alpha: float, goal: float) -> dict:
     table = {
         "title": f'BLEU on test2016 (tok, beam 5), recipe "{QUICK}": the mean of the last '
         f"checkpoints, back to one below {goal}, or to the first that was scored",
-        "columns": columns + [f"BLEU, length penalty {alpha}" for alpha in penalties.values()],
+        "columns": columns + [f"BLEU, length penalty {each}" for each in penalties.values()],
         "rows": [
             [t["seed"], t["step"], f"{t['seconds']:.1f}", f"{t['setup_seconds']:.1f}"]
             + [f"{t[key]:.2f}" for key in penalties]

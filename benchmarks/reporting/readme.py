@@ -9,14 +9,15 @@ import statistics
 from pathlib import Path
 
 from benchmarks import limits, recipes, table3
-from benchmarks.quality import PAPER_ALPHA
 from benchmarks.reporting.report import RESULTS, ROOT, markdown, table, tables
+from transformer_lab.decoding import LENGTH_PENALTY
 from transformer_lab.support.files import read_json, write_atomically
 
 COMMAND = "python -m benchmarks.reporting.readme"
 START, END = f"<!-- results: made by {COMMAND} -->", "<!-- end of the results -->"
-PAGES = {"README.md": "short", "benchmarks/README.md": "full", "teaching/handing_out.md": "hub"}
+PAGES = {"README.md": "headlines", "benchmarks/README.md": "full", "teaching/handing_out.md": "hub"}
 RATIOS = ("training", "decoding")
+OURS = ": transformer_lab"
 AGAINST = {
     ": transformer_lab, bfloat16": ": speed in bfloat16, against `nn.Transformer` in float32",
     ": transformer_lab": ": speed against `nn.Transformer` with a dense loss",
@@ -45,7 +46,7 @@ PRESETS = {
     ),
     "multi30k-raw-diverse": ("The raw model, trained on with translations", "test2016 ≥ 39"),
 }
-# On the full page alone: these tables, and what others have overtaken.
+# Not in the summary: these tables, and what others have overtaken.
 OVERTAKEN = {"multi30k-tok-adam", "multi30k-longer", "gpu_quality"}
 OWN_TABLES = {"limits": limits.table, "table3": table3.table, "recipes": recipes.table}
 GPU = ("quality", "best", "small", "search", "time_to_quality", "ladder", "speed", "inference")
@@ -59,7 +60,47 @@ def read_results(folder: Path = RESULTS) -> dict[str, dict]:
     return {name: read_json(path) for name, path in paths.items() if path.exists()}
 
 
-def short(results: dict[str, dict]) -> str:
+def headlines(results: dict[str, dict]) -> str:
+    """Return what somebody who has never heard of the project may want to know, in a few rows."""
+    rows = []
+    if dates := results.get("dates"):
+        seconds = statistics.mean(row["seconds"] for row in dates["rows"])
+        right = _scores(dates["rows"], "test").split("%")[0]
+        what = "a model reads dates in any form, after less than a minute of training"
+        rows.append([what, f"{right}% of unseen dates right after {seconds:.0f} s, two CPU cores"])
+    quality = []
+    if best := results.get("gpu_best"):
+        tok = [row for row in best["rows"] if row["variant"] == "tok"]
+        quality.append(f"{_mean_bleu(tok):.1f} trained on one GPU")
+    if made := results.get("multi30k-diverse"):
+        quality.append(f"{_mean_bleu(made['rows']):.1f} on two CPU cores")
+    if quality:
+        what = "it translates English captions into German (BLEU, test2016 of Multi30k)"
+        rows.append([what, f"{', '.join(quality)}; published (Wu et al. 2021): 41.0"])
+    if training := results.get("training"):
+        plain, half = _ratios(training, OURS), _ratios(training, f"{OURS}, bfloat16")
+        what = "training, against PyTorch's own `nn.Transformer` in float32"
+        rows.append([what, f"{plain} as fast; in bfloat16 {half}"])
+    if decoding := results.get("decoding"):
+        what = "writing 1,024 tokens with a cache, against without"
+        rows.append([what, f"{_ratios(decoding, '1024 tokens: cache against none')} as fast"])
+    if not rows:
+        return "Nothing has been measured yet: `make bench`."
+    return markdown(["what", "measured"], rows)
+
+
+def _mean_bleu(rows: list[dict]) -> float:
+    return statistics.mean(row["scores"]["test2016"]["bleu"] for row in rows)
+
+
+def _ratios(result: dict, ending: str) -> str:
+    """Return the ratios of the rows whose names end so, as "1.4 to 1.8 ×"."""
+    rows = [row for row in result["rows"] if row["name"].endswith(ending)]
+    ratios = [f"{row['ratio']['median']:.1f}" for row in rows]
+    return f"{' to '.join(dict.fromkeys((min(ratios), max(ratios))))} ×"
+
+
+def summary(results: dict[str, dict]) -> str:
     """Return one table of what was measured beside what was aimed at."""
     rows = []
     results = {name: results[name] for name in results if name not in OVERTAKEN}
@@ -82,9 +123,8 @@ def short(results: dict[str, dict]) -> str:
     lines = markdown(["what", "measured", "target"], rows)
     shown = [result for name, result in results.items() if name not in OWN_TABLES]
     machines = " and ".join(dict.fromkeys(map(_machine, shown)))
-    about = "[benchmarks/](benchmarks/README.md) has all the tables and says how to repeat them."
     side = "some runs side by side: times of different rows cannot be compared"
-    return f"{lines}\n\nMeasured on {machines}, {side}.\n{about}"
+    return f"{lines}\n\nMeasured on {machines}, {side}."
 
 
 def _against(name: str) -> str:
@@ -94,8 +134,8 @@ def _against(name: str) -> str:
 
 
 def full(results: dict[str, dict]) -> str:
-    """Return every table, under the machine and the versions that it was measured with."""
-    sections = []
+    """Return the summary, then every table under the machine and versions that it came from."""
+    sections = [f"### In one table\n\n{summary(results)}"]
     for name, result in results.items():
         if name in RATIOS:
             body = table(result["rows"])
@@ -106,7 +146,7 @@ def full(results: dict[str, dict]) -> str:
         else:
             body = tables(result)
         sections.append(f"### {name}\n\n{_about(result)}\n\n{body}")
-    return "\n\n".join(sections) or "Nothing has been measured yet: `make bench`."
+    return "\n\n".join(sections)
 
 
 def hub(_: dict[str, dict], path: Path = RESULTS / "hub.json") -> str:
@@ -142,7 +182,7 @@ def _preset_table(rows: list[dict]) -> str:
     if "scores_paper_alpha" in rows[0]:
         paper = [{"scores": row["scores_paper_alpha"]} for row in rows]
         means = ", ".join(f"{test} {_scores(paper, test)}" for test in tests)
-        about.append(f"At the paper's length penalty, {PAPER_ALPHA}: {means}.")
+        about.append(f"At the paper's length penalty, {LENGTH_PENALTY}: {means}.")
     columns = ["seed", "training, s", "parameters", *tests]
     return "\n\n".join([markdown(columns, lines), *about])
 
@@ -191,7 +231,7 @@ def main() -> None:
     results = read_results()
     for name, kind in PAGES.items():
         path = ROOT / name
-        section = {"short": short, "full": full, "hub": hub}[kind](results)
+        section = {"headlines": headlines, "full": full, "hub": hub}[kind](results)
         write_atomically(path, renew(path.read_text(), section).encode())
         print(f"wrote {path}")
 
