@@ -12,7 +12,8 @@ import zipfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from transformer_lab.checking.progress import tasks_in
+from course.checking.progress import tasks_in
+from course.workplace import original_of, stamp, text_of
 from transformer_lab.support.files import write_atomically
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,7 +24,12 @@ LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s:#]+)(?:#[^)\s]*)?\)")
 
 
 def write_handout(out: Path, exercises: Mapping[str, str], lessons: Collection[str]) -> None:
-    """Write the zip, whole or not at all; `exercises` are texts of notebooks by file name."""
+    """Write the zip, whole or not at all; `exercises` are texts of notebooks by file name.
+
+    Raises `ValueError` if there is a file of that name which is no zip.
+    """
+    if out.exists() and not zipfile.is_zipfile(out):
+        raise ValueError(f"{out} is there, and is no zip: name another file")
     files, folder = handout(exercises, lessons), folder_of(lessons)
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -52,15 +58,20 @@ def handout(exercises: Mapping[str, str], lessons: Collection[str]) -> dict[str,
     """Return the files of the course by their path in it."""
     files = {
         path.relative_to(ROOT).as_posix(): path.read_bytes()
-        for path in (ROOT / "transformer_lab").rglob("*")
+        for package in ("transformer_lab", "course")
+        for path in (ROOT / package).rglob("*")
         if path.is_file() and not _is_by_product(path)
     }
     for name in ("LICENSE", "pyproject.toml", "constraints.txt"):
         files[name] = (ROOT / name).read_bytes()
     for path in _of(lessons, "tests/exercises/test_{}_*.py"):
-        files[f"transformer_lab/checks/{path.name}"] = path.read_bytes()
+        files[f"course/checks/{path.name}"] = path.read_bytes()
     notebooks = {f"notebooks/{path.name}": path for path in _of(lessons, "notebooks/{}_*.ipynb")}
-    texts = {name: path.read_text("utf-8") for name, path in notebooks.items()}
+    evidence = {
+        path.relative_to(ROOT).as_posix(): path
+        for path in _of(lessons, "notebooks/evidence/{}_*.ipynb")
+    }
+    texts = {name: path.read_text("utf-8") for name, path in {**notebooks, **evidence}.items()}
     for path in (ROOT / "benchmarks" / "results").glob("*.json"):
         if any(path.name in text for text in texts.values()):
             files[path.relative_to(ROOT).as_posix()] = path.read_bytes()
@@ -90,7 +101,7 @@ def _without_dead_links(name: str, notebook: str, there: Collection[str]) -> str
     for cell in cells["cells"]:
         if cell["cell_type"] == "markdown":
             cell["source"] = LINK.sub(kept, "".join(cell["source"])).splitlines(keepends=True)
-    return json.dumps(cells, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+    return text_of(stamp(cells) if original_of(cells) else cells)
 
 
 def _readme(lessons: Collection[str], notebooks: Mapping[str, Path]) -> str:

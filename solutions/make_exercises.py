@@ -7,10 +7,16 @@
     python solutions/make_exercises.py --handout OUT.zip --lessons 00-03
 
 The last two make a course for nbgrader, and one to hand out: `teaching/` says how to use them.
+A notebook that somebody has written in is not replaced, and nothing else is written then, but with
+
+    python solutions/make_exercises.py --overwrite exercises/02_name.ipynb
+
+which first copies it into a dated folder beside it.
 
 A solution stands between `### BEGIN SOLUTION` and `### END SOLUTION`; in the exercise a line that
 raises "not written yet" takes its place. Cells tagged `solution` are left out, outputs too, and
-everything else stays as it is, cell ids included. Edit only solutions/, in JupyterLab or as text:
+everything else stays as it is, cell ids included; one tagged `explain` as well is a question that
+only `--nbgrader` asks. Edit only solutions/, in JupyterLab or as text:
 
     jupytext --to py:percent --output draft.py solutions/02_name.ipynb
     jupytext --to ipynb --update --output solutions/02_name.ipynb draft.py
@@ -33,44 +39,38 @@ from pathlib import Path
 
 from handout import write_handout
 
-from transformer_lab.checking.progress import tasks_in
-from transformer_lab.grading.rubric import points_of
+from course.checking.notebooks import read_notebook
+from course.checking.progress import tasks_in
+from course.workplace import (
+    NOTES,
+    STUB,
+    hashes_of,
+    keep,
+    now,
+    original_of,
+    stamp,
+    text_of,
+)
 from transformer_lab.support.files import write_atomically
 
 HERE = Path(__file__).resolve().parent
 EXERCISES, LESSONS = HERE.parent / "exercises", HERE.parent / "notebooks"
 SETTINGS = HERE / "nbgrader_config.py"
-QUESTIONS = HERE / "explain.md"
-STUB = 'raise NotImplementedError("not written yet")'
 SOLUTION = re.compile(
     r"^([ \t]*)### BEGIN SOLUTION\n.*?^[ \t]*### END SOLUTION$", re.MULTILINE | re.DOTALL
 )
 CHECK = re.compile(r"^check\((.*)\)$", re.MULTILINE)
 DEFINED = re.compile(r"^(?:def|class) (\w+)", re.MULTILINE)
-IMPORT_OF_CHECK = "from transformer_lab.checking import check"
-QUESTION = re.compile(r"^## (\d\d)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+IMPORT_OF_CHECK = "from course import check"
 POINTS_OF_A_QUESTION = 2
-METADATA = {
-    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
-    "language_info": {"name": "python"},
-}
+KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 PICTURES = {"image/png", "image/svg+xml"}
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
-def read(path: Path) -> dict:
-    """Return a notebook as it is stored."""
-    return json.loads(path.read_text("utf-8"))
-
-
-def text_of(notebook: dict) -> str:
-    """Return the one way in which a notebook is written, as Jupyter writes it."""
-    return json.dumps(notebook, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
-
-
 def exercise(solution: dict, name: str) -> dict:
     """Return the exercise of a solution; raises `ValueError` if its markers do not pair."""
-    notebook = copy.deepcopy(solution) | {"metadata": METADATA}
+    notebook = copy.deepcopy(solution) | {"metadata": _metadata(solution)}
     notebook["cells"] = [c for c in notebook["cells"] if "solution" not in _tags(c)]
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
@@ -78,16 +78,23 @@ def exercise(solution: dict, name: str) -> dict:
             if "SOLUTION" in source:
                 raise ValueError(f"{name}, cell {cell['id']}: BEGIN and END SOLUTION do not pair")
             cell |= {"source": _lines(source), "outputs": [], "execution_count": None}
-    return notebook
+    return stamp(notebook)
 
 
-def for_nbgrader(solution: dict, points: dict[str, int], question: str) -> dict:
+def _metadata(solution: dict) -> dict:
+    """Return what JupyterLab writes about kernel and language, so that opening changes nothing."""
+    language = solution["metadata"].get("language_info", {"name": "python"})
+    return {"kernelspec": KERNEL, "language_info": language}
+
+
+def for_nbgrader(solution: dict, points: dict[str, int]) -> dict:
     """Return a solution with nbgrader's metadata.
 
     Texts and imports are locked, bodies are to be written, check cells have the points of their
-    task, and at the end comes a question that a person marks.
+    task, and at the end comes the cell tagged `explain`, a question that a person marks.
+    Raises `ValueError` if there is none.
     """
-    notebook = copy.deepcopy(solution) | {"metadata": METADATA}
+    notebook = copy.deepcopy(solution) | {"metadata": _metadata(solution)}
     cells = [c for c in notebook["cells"] if "solution" not in _tags(c)]
     for cell in cells:
         source = "".join(cell["source"])
@@ -107,10 +114,13 @@ def for_nbgrader(solution: dict, points: dict[str, int], question: str) -> dict:
             _mark(cell, DEFINED.search(source)[1], solution=True)
         elif IMPORT_OF_CHECK in source:
             _mark(cell, "imports", locked=True)
-    asked = {"cell_type": "markdown", "id": "explain", "metadata": {}, "source": _lines(question)}
+    asked = next((c for c in copy.deepcopy(solution)["cells"] if "explain" in _tags(c)), None)
+    if asked is None:
+        raise ValueError("a solution has a text tagged `explain`: a question, and what to look for")
+    asked["metadata"] = {}
     _mark(asked, "explain", grade=True, solution=True, points=POINTS_OF_A_QUESTION)
     notebook["cells"] = [*cells[:-1], asked, cells[-1]]
-    return notebook
+    return stamp(notebook)
 
 
 def _mark(cell: dict, name: str, **settings: bool | int) -> None:
@@ -120,11 +130,15 @@ def _mark(cell: dict, name: str, **settings: bool | int) -> None:
 
 
 def run(path: Path) -> None:
-    """Run a notebook from top to bottom in a fresh kernel and store it with its outputs."""
+    """Run a notebook from top to bottom in a fresh kernel and store it with its outputs.
+
+    Raises `ValueError` if somebody has saved it meanwhile.
+    """
     import nbformat  # these two take a second to import, and only running needs them
     from nbclient import NotebookClient
 
-    notebook = nbformat.read(path, as_version=4)
+    before = path.read_bytes()
+    notebook = nbformat.reads(before.decode(), as_version=4)
     client = NotebookClient(
         notebook,
         kernel_name="python3",
@@ -141,8 +155,12 @@ def run(path: Path) -> None:
             # A live widget cannot be stored; its static picture stands under it.
             cell.outputs = [out for out in cell.outputs if WIDGET not in out.get("data", {})]
             _describe_pictures(cell)
-    notebook.metadata = METADATA | {"transformer_lab": {"seconds": seconds}}
+    # The kernel has told its language as JupyterLab would, so opening the notebook changes nothing.
+    notes = notebook.metadata.get(NOTES, {}) | {"seconds": seconds}
+    notebook.metadata = _metadata(notebook) | {NOTES: notes}
     notebook.nbformat_minor = 5
+    if path.read_bytes() != before:
+        raise ValueError(f"{path} was saved while it ran: it stays as it is, run it once more")
     write_atomically(path, text_of(_stored(notebook)).encode())
     print(f"{path}: {seconds} s")
 
@@ -174,39 +192,80 @@ def _tags(cell: dict) -> list[str]:
     return cell["metadata"].get("tags", [])
 
 
+def made_exercises() -> dict[str, dict]:
+    """Return the exercise of every solution, by the name of its file."""
+    paths = sorted(HERE.glob("*.ipynb"))
+    return {path.name: exercise(read_notebook(path), path.name) for path in paths}
+
+
 def exercises() -> dict[str, str]:
     """Return the text of the exercise of every solution, by the name of its file."""
-    paths = sorted(HERE.glob("*.ipynb"))
-    return {path.name: text_of(exercise(read(path), path.name)) for path in paths}
-
-
-def write_exercises() -> None:
-    """Write the exercise of every solution."""
-    EXERCISES.mkdir(exist_ok=True)
-    for name, text in exercises().items():
-        (EXERCISES / name).write_text(text, "utf-8")
+    return {name: text_of(made) for name, made in made_exercises().items()}
 
 
 def drift() -> list[str]:
-    """Return the names of the exercises that are not what their solutions make."""
-    fresh = exercises()
-    stored = {path.name: path.read_text("utf-8") for path in EXERCISES.glob("*.ipynb")}
+    """Return the names of the exercises that are not made from their solutions as these are now.
+
+    What somebody has answered in one, or run, is no drift.
+    """
+    fresh = {name: original_of(made) for name, made in made_exercises().items()}
+    stored = {path.name: original_of(read_notebook(path)) for path in EXERCISES.glob("*.ipynb")}
     return sorted(name for name in fresh | stored if fresh.get(name) != stored.get(name))
 
 
-def write_nbgrader(folder: Path, lessons: Collection[str]) -> None:
+class Written(ValueError):
+    """Somebody has written in a notebook that was to be replaced."""
+
+
+def store(made: dict[Path, dict], overwrite: Collection[Path] = ()) -> None:
+    """Write notebooks; one that somebody has written in only if `overwrite` names it.
+
+    It is first copied into a dated folder beside it. Raises `Written`, and writes nothing, if one
+    is there that is not named; `ValueError` if one is named that is none of them.
+    """
+    written = [path for path, notebook in made.items() if _is_somebodys(path, notebook)]
+    named = {path.resolve() for path in overwrite}
+    if strangers := named - {path.resolve() for path in made}:
+        raise ValueError(
+            f"--overwrite is for {next(iter(made))} and the like, got {min(strangers)}: "
+            "nothing here writes that one"
+        )
+    if unnamed := [str(path) for path in written if path.resolve() not in named]:
+        raise Written(
+            "somebody has written in these notebooks, so nothing was made:\n  "
+            + "\n  ".join(unnamed)
+            + f"\n--overwrite {unnamed[0]} replaces one, and keeps a dated copy"
+        )
+    when = now()
+    for path, notebook in made.items():
+        if path in written:
+            print(f"{path}: what was there is in {keep(path, when)}")
+        write_atomically(path, text_of(notebook).encode())
+
+
+def _is_somebodys(path: Path, made: dict) -> bool:
+    """Return whether the notebook at `path` holds what no program has made."""
+    if not path.exists():
+        return False
+    try:
+        there = read_notebook(path)
+    except ValueError:
+        return True  # damaged, and of whom nobody knows
+    return hashes_of(there) != (original_of(there) or original_of(made))
+
+
+def write_nbgrader(folder: Path, lessons: Collection[str], overwrite: Collection[Path]) -> None:
     """Write DIR/source/NN_name/NN_name.ipynb for these lessons, and the settings."""
-    questions = dict(QUESTION.findall(QUESTIONS.read_text("utf-8")))
+    made = {}
     chosen = [path for path in sorted(HERE.glob("*.ipynb")) if path.stem[:2] in lessons]
     if not chosen:
         raise ValueError(f"lesson {', '.join(lessons)} has no exercises")
     for path in chosen:
-        if path.stem[:2] not in questions:
-            raise ValueError(f"{QUESTIONS.name} has no question ## {path.stem[:2]}")
         tasks = tasks_in(path)
-        points = {name: points_of(path.stem, task.names) for task in tasks for name in task.names}
-        made = for_nbgrader(read(path), points, questions[path.stem[:2]].strip())
-        write_atomically(folder / "source" / path.stem / path.name, text_of(made).encode())
+        points = {name: task.points for task in tasks for name in task.names}
+        release = for_nbgrader(read_notebook(path), points)
+        made[folder / "source" / path.stem / path.name] = release
+    store(made, overwrite)
     if not (folder / SETTINGS.name).exists():  # what a teacher has set in it stays
         write_atomically(folder / SETTINGS.name, SETTINGS.read_bytes())
 
@@ -231,7 +290,7 @@ def lessons_of(texts: list[str] | None) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Do what the command line asks; return 1 if `--check` found a drift."""
+    """Do what the command line asks; return 1 if `--check` found a drift, or a file stays."""
     parser = argparse.ArgumentParser(prog=Path(__file__).name, description=__doc__.splitlines()[0])
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--check", action="store_true", help="only say what is not up to date")
@@ -241,6 +300,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         *("--lessons", "--lesson"), nargs="+", metavar="NN", help="only these, such as 02 or 00-03"
     )
+    parser.add_argument(
+        *("--overwrite",),
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="NOTEBOOK",
+        help="replace these, though somebody has written in them; a dated copy is kept",
+    )
     options = parser.parse_args(arguments)
     if options.lessons and not (options.nbgrader or options.handout):
         parser.error("--lessons goes with --nbgrader or --handout")
@@ -248,20 +315,21 @@ def main(arguments: list[str] | None = None) -> int:
         for name in drift():
             print(f"exercises/{name} is not what solutions/{name} makes", file=sys.stderr)
         return 1 if drift() else 0
-    if options.nbgrader or options.handout:
-        try:
-            lessons = lessons_of(options.lessons)
-            if options.nbgrader:
-                write_nbgrader(options.nbgrader, lessons)
-            else:
-                write_handout(options.handout, exercises(), lessons)
-        except (ValueError, OSError) as error:
-            parser.error(str(error))
-        return 0
-    for path in options.run or []:
-        run(path)
-    if not options.run:
-        write_exercises()
+    try:
+        if options.nbgrader:
+            write_nbgrader(options.nbgrader, lessons_of(options.lessons), options.overwrite)
+        elif options.handout:
+            write_handout(options.handout, exercises(), lessons_of(options.lessons))
+        elif not options.run:
+            made = made_exercises()
+            store({EXERCISES / name: made[name] for name in made}, options.overwrite)
+        for path in options.run or []:
+            run(path)
+    except Written as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 1
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
     return 0
 
 
