@@ -1,53 +1,78 @@
-"""Make what is generated for teaching: from lessons, solutions, answers and the files here.
+"""Make what stands on the lessons: slides, worksheets, an examination, a quiz, pages and tables.
 
-python teaching/make.py                            # write what is stale
-python teaching/make.py --check                    # say what is stale, and fail if anything is
+python teaching/make.py                            # all of it, into build/teaching
+python teaching/make.py --check                    # write nothing; fail if anything is stale
 python teaching/make.py --seed 7 --into FOLDER     # worksheets and examination with other numbers
+
+Some pages that are written by hand have parts that are made. These are renewed where they stand,
+and they alone can be stale: build/ is not in git.
 """
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # this file is run as a script
 
-from teaching.generate import (  # noqa: E402
-    exam,
-    matrix,
-    misconceptions,
-    notes,
-    plan,
-    quiz,
-    worksheets,
-)
+from teaching.generate import exam, matrix, misconceptions, notes, plan, quiz, tables, worksheets  # noqa: E402
+from teaching.page import make as page  # noqa: E402
 from teaching.slides import deck  # noqa: E402
 from transformer_lab.support.files import write_atomically  # noqa: E402
 
-# Each has `pages()`, which returns its files and what they must hold.
-MAKERS = (plan, notes, deck, worksheets, exam, misconceptions, quiz, matrix)
+BUILD = ROOT / "build" / "teaching"
+# Each has `pages()`, which returns files by their paths and what they must hold: the first, pages
+# of the repository with parts that are made; the others, new files in a folder.
+RENEWED = (tables, plan, notes)
+MADE = (deck, worksheets, exam, quiz, page, misconceptions, matrix)
 
 
-def generated(makers=MAKERS) -> tuple[dict[Path, str], list[str]]:
-    """Return every generated file and what it must hold, and what could not be made."""
+def stale() -> dict[Path, bytes]:
+    """Return the pages with parts that are not what they must be, as they must be."""
+    found = _all(RENEWED)
+    return {path: new for path, new in found.items() if path.read_bytes() != new}
+
+
+def made(makers=MADE) -> dict[Path, bytes]:
+    """Return every file that is made, by its path in build/teaching.
+
+    Raises `ValueError` if a table of slides, a list of mistakes … no longer fits the lessons.
+    """
+    return _all(makers)
+
+
+def _all(makers) -> dict[Path, bytes]:
     files, faults = {}, []
     for maker in makers:
         try:
             files |= maker.pages()
         except ValueError as error:
             faults.append(f"{maker.__name__}: {error}")
-    return files, faults
+    if faults:
+        raise ValueError("\n".join(faults))
+    return encoded(files)
 
 
-def variant(seed: int, folder: Path) -> dict[Path, str]:
-    """Return worksheets and examination with the numbers of another seed, below `folder`."""
-    here = Path(__file__).resolve().parent
-    made = worksheets.pages(seed) | exam.pages(seed)
-    return {folder / path.relative_to(here): text for path, text in made.items()}
+def encoded(files: Mapping[Path, str | bytes]) -> dict[Path, bytes]:
+    return {path: text.encode() if isinstance(text, str) else text for path, text in files.items()}
+
+
+def write(files: Mapping[Path, bytes], folder: Path) -> None:
+    """Write files into a folder, those alone that are not there already."""
+    for path, content in files.items():
+        file = folder / path
+        if not file.is_file() or file.read_bytes() != content:
+            write_atomically(file, content)
+
+
+def variant(seed: int) -> dict[Path, str]:
+    """Return worksheets and examination with the numbers of another seed."""
+    return worksheets.pages(seed) | exam.pages(seed)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Make what is generated for teaching.")
+    parser = argparse.ArgumentParser(description="Make what stands on the lessons.")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if it is stale")
     parser.add_argument("--seed", type=int, help="other numbers, for another class")
     parser.add_argument("--into", type=Path, metavar="FOLDER", help="where they go")
@@ -56,19 +81,24 @@ def main() -> None:
         parser.error("--seed and --into go together")
     if options.check and options.into:
         parser.error("--check looks at the repository's own files: leave out --seed and --into")
-    if options.into:
-        files, faults = variant(options.seed, options.into), []
-    else:
-        files, faults = generated()
-    stale = [p for p, text in files.items() if not p.exists() or p.read_text("utf-8") != text]
-    for path in stale:
-        print("stale:" if options.check else "written:", path)
-        if not options.check:
-            write_atomically(path, files[path].encode())
-    if options.check and stale:
-        faults.append("run python teaching/make.py")
-    if faults:
-        sys.exit("\n".join(faults))
+    try:
+        if options.into:
+            write(encoded(variant(options.seed)), options.into)
+            return
+        old, new = stale(), made()
+    except ValueError as error:
+        sys.exit(str(error))
+    for path in old:
+        print("stale:" if options.check else "renewed:", path.relative_to(ROOT))
+    if not options.check:
+        write(old, ROOT)
+        for path in {*BUILD.rglob("*")} - {BUILD / path for path in new}:
+            if path.is_file():  # of a lesson that is no more
+                path.unlink()
+        write(new, BUILD)
+        print(f"{len(new)} files are in {BUILD.relative_to(ROOT)}")
+    elif old:
+        sys.exit("run python teaching/make.py")
 
 
 if __name__ == "__main__":

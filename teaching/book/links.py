@@ -24,6 +24,7 @@ def link_terms(app, doctree, docname):
     folder, _, lesson = docname.partition("/")
     if folder != "notebooks" or lesson == "index":
         return
+    lesson = lesson.removeprefix("evidence/")
     terms = tomllib.loads(GLOSSARY.read_text("utf-8"))["term"]
     known = [term for term in terms if term["lesson"] <= lesson[:2] and not term.get("common")]
     unlinked = {
@@ -81,7 +82,7 @@ def plain_signatures(app, pagename, templatename, context, doctree):
 def lesson_marks(app, pagename, templatename, context, doctree):
     """In a lesson, link each figure to its own file, to be enlarged, and say what is Chinese."""
     if pagename.startswith("notebooks/"):
-        figure = r'<img [^>]*?src="(\.\./_images/[^"]+)"[^>]*>'
+        figure = r'<img [^>]*?src="((?:\.\./)+_images/[^"]+)"[^>]*>'
         body = re.sub(figure, r'<a class="figure" href="\1">\g<0></a>', context["body"])
         chinese = r"[\u4e00-\u9fff]+(?![^<]*>)"  # not within a tag
         context["body"] = re.sub(chinese, r'<span lang="zh">\g<0></span>', body)

@@ -2,23 +2,30 @@
 
 The sources are gathered in build/book/source, in the same folders as in the course, so that a
 link between two files means the same in both. What is not a page is only linked to: a program
-becomes a download. The solutions are no part of the book.
+becomes a download. What is made for teaching stands in teaching/made as in build/teaching. The
+solutions are no part of the book.
 """
 
 import argparse
-import importlib.util
 import json
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from string import Template
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))  # this file is run as a script
+
+from course.lessons import lessons  # noqa: E402
+from teaching import make as teaching  # noqa: E402
+from teaching.book import glossary  # noqa: E402
+
 BOOK = ROOT / "teaching" / "book"
-PAGE = ROOT / "teaching" / "page"  # the model in the page: pages of their own
+MADE = Path("teaching", "made")
 BUILD = ROOT / "build" / "book"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 # What pages link to as a file, and where its copy stands.
@@ -28,8 +35,8 @@ FILES = {
     "exercises": "stored/exercises",
 }
 # The page in which the model of a lesson, by its number, can be tried.
-DATES = '<a href="../teaching/page/dates.html">the date model</a>'
-HEAD = '<a href="../teaching/page/head.html">one attention head</a>'
+DATES = '<a href="../teaching/made/page/dates.html">the date model</a>'
+HEAD = '<a href="../teaching/made/page/head.html">one attention head</a>'
 TRY = {"00": DATES, "02": HEAD, "08": DATES, "09": DATES}
 
 
@@ -42,11 +49,12 @@ def make(build: Path = BUILD, pdf: bool = True, repository: str = "") -> Path:
     """
     source, html = build / "source", build / "html"
     program = next(filter(None, map(shutil.which, CHROMIUM)), None) if pdf else None
-    gather(source, pdf=program is not None, repository=repository)
+    files = teaching.made()
+    gather(source, files, pdf=program is not None, repository=repository)
     options = ["-q", "-W", "--keep-going", "-j", "auto", "-c", BOOK, "-d", build / "doctrees"]
     subprocess.run([sys.executable, "-m", "sphinx", *options, source, html], check=True)
-    pages = _load(PAGE / "make.py")
-    pages.copy_pages(html / "teaching" / "page", "../../notebooks/{}.html", "../../index.html")
+    here = teaching.page.pages("../../../notebooks/{}.html", "../../../index.html")
+    teaching.write(files | teaching.encoded(here), html / MADE)
     if program:
         print_lessons(html, program)
     elif pdf:
@@ -54,8 +62,11 @@ def make(build: Path = BUILD, pdf: bool = True, repository: str = "") -> Path:
     return html
 
 
-def gather(source: Path, pdf: bool, repository: str) -> None:
-    """Put all pages, as Sphinx wants them, into `source`; touch only what has changed."""
+def gather(source: Path, files: Mapping[Path, bytes], pdf: bool, repository: str) -> None:
+    """Put all pages, as Sphinx wants them, into `source`; touch only what has changed.
+
+    `files` are those that are made for teaching.
+    """
     pages = {
         path.relative_to(BOOK / "pages"): path.read_text("utf-8")
         for path in (BOOK / "pages").rglob("*.md")
@@ -64,15 +75,20 @@ def gather(source: Path, pdf: bool, repository: str) -> None:
     for path in (ROOT / "teaching").rglob("*.md"):
         if BOOK not in path.parents:
             pages[path.relative_to(ROOT)] = path.read_text("utf-8")
-    grading = Path("transformer_lab", "grading", "grading.md")  # lies beside what it describes
+    grading = Path("course", "grading", "grading.md")  # lies beside what it describes
     pages[grading] = "---\norphan: true\n---\n\n" + (ROOT / grading).read_text("utf-8")
-    glossary = _load(ROOT / "teaching" / "glossary.py")
-    pages.pop(Path("teaching", "glossary.md"))  # the same terms, each with an address
-    pages[Path("glossary.md")] = glossary.page_of_book(glossary.read())
+    pages[Path("glossary.md")] = glossary.page(glossary.read())
+    pages[MADE / "index.md"] = made_page(files)
+    for path, content in files.items():
+        if path.suffix == ".md":
+            pages[MADE / path] = content.decode()
     for path in (ROOT / "notebooks").glob("*.ipynb"):
         notebook = json.loads(path.read_text("utf-8"))
         lesson = lesson_page(path.stem, notebook, pdf, repository)
         pages[path.relative_to(ROOT)] = json.dumps(lesson, ensure_ascii=False)
+    for path in (ROOT / "notebooks" / "evidence").glob("*.ipynb"):
+        evidence = as_shown(json.loads(path.read_text("utf-8")))
+        pages[path.relative_to(ROOT)] = json.dumps(evidence, ensure_ascii=False)
     for path in (ROOT / "exercises").glob("*.ipynb"):
         exercises = exercise_page(path.stem, json.loads(path.read_text("utf-8")))
         pages[path.relative_to(ROOT)] = json.dumps(exercises, ensure_ascii=False)
@@ -83,7 +99,7 @@ def gather(source: Path, pdf: bool, repository: str) -> None:
         shutil.copytree(ROOT / name, source / copy, dirs_exist_ok=True, ignore=unwanted)
     for old in [
         *source.glob("*.md"),
-        *source.glob("notebooks/*"),
+        *source.glob("notebooks/**/*.*"),
         *source.glob("exercises/*"),
         *source.glob("teaching/**/*.md"),
     ]:
@@ -106,15 +122,58 @@ def first_page(text: str, repository: str) -> str:
     return Template(text).substitute(where=where, commands=commands[0])
 
 
+def made_page(files: Mapping[Path, bytes]) -> str:
+    """Return the page that leads to what is made for teaching and is no page of the book."""
+
+    def link(words: str, path: str) -> str:
+        return f'<a href="{path}">{words}</a>' if Path(path) in files else ""
+
+    rows = [
+        f"| {number} · {lesson.title} | {link('slides', f'slides/{number}.html')} "
+        f"| {link('worksheet', f'worksheets/{number}.html')} "
+        f"| {link('key', f'worksheets/{number}_key.html')} |"
+        for number, lesson in lessons().items()
+    ]
+    return MADE_PAGE.format(
+        rows="\n".join(rows),
+        questions=link("all questions", "exam/questions.html"),
+        key=link("their key", "exam/key.html"),
+        gift=link("Moodle", "quiz/claims.gift"),
+        qti=link("its manifest", "quiz/qti/imsmanifest.xml"),
+    )
+
+
+MADE_PAGE = """# To show and to print
+
+Made from the lessons, with the numbers of seed 0, which everybody can see here: for marks, make
+your own, [with another seed](../README.md#variants).
+
+| lesson | to show | to print | |
+|---|---|---|---|
+{rows}
+
+The examination: {questions}, {key}. The quiz: for {gift}, and as QTI 2.1 in the folder of {qti}.
+"""
+
+
 def lesson_page(name: str, notebook: dict, pdf: bool, repository: str) -> dict:
     """Return a lesson as the book shows it; its outputs stay as they are stored."""
     _put_under_title(downloads(name, pdf, repository), notebook)
-    if has_exercises(name):  # their page follows
-        toctree = f"```{{toctree}}\n:hidden:\n\n../exercises/{name}\n```"
-        cell = {"id": "exercises", "cell_type": "markdown", "metadata": {}, "source": toctree}
+    below = [f"../exercises/{name}"] if has_exercises(name) else []
+    below += [f"evidence/{name}"] if has_evidence(name) else []
+    if below:  # their pages follow
+        toctree = "\n".join(["```{toctree}", ":hidden:", "", *below, "```"])
+        cell = {"id": "below", "cell_type": "markdown", "metadata": {}, "source": toctree}
         notebook["cells"].append(cell)
+    return as_shown(notebook)
+
+
+def as_shown(notebook: dict) -> dict:
+    """Return a lesson, or its evidence, with drawing cells folded and pictures described."""
     for cell in notebook["cells"]:
         metadata = cell["metadata"]
+        if cell["cell_type"] == "markdown":  # MyST wants a question mark in an anchor as it is
+            cell["source"] = "".join(cell["source"]).replace("%3F", "?")
         if "alt" in metadata:
             metadata["mystnb"] = {"image": {"alt": metadata["alt"]}}
         if metadata.get("jupyter", {}).get("source_hidden"):
@@ -140,6 +199,10 @@ def exercise_page(name: str, notebook: dict) -> dict:
 
 def has_exercises(name: str) -> bool:
     return (ROOT / "exercises" / f"{name}.ipynb").is_file()
+
+
+def has_evidence(name: str) -> bool:
+    return (ROOT / "notebooks" / "evidence" / f"{name}.ipynb").is_file()
 
 
 def _put_under_title(line: str, notebook: dict) -> None:
@@ -206,14 +269,6 @@ FOOTER = """<div style="font: 8px sans-serif; width: 100%; padding: 0 16mm; colo
 <span style="float: right">
 <span class="pageNumber"></span> / <span class="totalPages"></span>
 </span></div>"""
-
-
-def _load(file: Path):
-    """Return a program of this folder's neighbours as a module."""
-    spec = importlib.util.spec_from_file_location(f"teaching_{file.parent.name}_{file.stem}", file)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def main() -> int:

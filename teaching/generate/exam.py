@@ -7,12 +7,12 @@ import itertools
 import tomllib
 from pathlib import Path
 
+from course.lessons import ROOT
 from teaching.generate import bugs, paper
-from teaching.generate.course import TEACHING
 from teaching.generate.paper import Question
 from teaching.generate.printed import answered, asked, markdown, page
 
-HERE = TEACHING / "exam"
+HERE = ROOT / "teaching" / "exam"
 SEED = 0
 # Of the questions for paper, two from each of the lessons 02 to 09.
 PAPER = (
@@ -69,5 +69,5 @@ def pages(seed: int = SEED) -> dict[Path, str]:
             "all four rooms; the rubric has the shares. A number that "
             "follows rightly from a wrong one gets its points."
         )
-        made[HERE / f"{name}.html"] = page(head, f"<h1>{head}</h1>\n{intro}{''.join(rooms)}")
+        made[Path("exam", f"{name}.html")] = page(head, f"<h1>{head}</h1>\n{intro}{''.join(rooms)}")
     return made

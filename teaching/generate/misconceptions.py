@@ -1,74 +1,55 @@
 """misconceptions.md: five mistakes to expect in each lesson, with what the student has been told.
 
-Which five, and what to ask, is written in misconceptions.toml; the mistake itself is an answer of
-tests/answers/, which is handed to its check as a student would hand it in.
+misconceptions.toml has them; that the lesson's checks still say so is looked up in their texts.
 """
 
-import sys
+import ast
+import functools
 import tomllib
 from pathlib import Path
 
-from teaching.generate.course import ROOT, TEACHING, lessons, tasks
-from transformer_lab.checking import CheckFailed, check
+from course.lessons import ROOT, lessons
 
-WRITTEN = TEACHING / "misconceptions.toml"
-OUT = TEACHING / "misconceptions.md"
+WRITTEN = ROOT / "teaching" / "misconceptions.toml"
+OUT = Path("misconceptions.md")
 INTRO = """# Mistakes to expect
 
 Five a lesson. The message is what the student has on the screen when you arrive: begin from it.
-What follows is why the mistake is likely, and a question that helps more than the answer. All of
-them, and more than a thousand others, are in `tests/answers/`. Made by `python teaching/make.py`;
-edit `misconceptions.toml`.
+What follows is why the mistake is likely, and a question that helps more than the answer. All that
+the checks know are in `tests/exercises/`. Made by `make teaching`; edit `misconceptions.toml`.
 """
+TELLING = 15  # letters; a shorter text could be said of anything
 
 
 def pages() -> dict[Path, str]:
-    """Return the page. Raises `ValueError` for a mistake that is not in the catalogue."""
+    """Return the page. Raises `ValueError` for a message that no check of the lesson has."""
     written = tomllib.loads(WRITTEN.read_text("utf-8"))
-    parts = [_lesson(number, entries) for number, entries in written.items() if number in tasks()]
-    return {OUT: "\n".join([INTRO, *parts])}
+    return {OUT: "\n".join([INTRO, *(_lesson(*lesson) for lesson in written.items())])}
 
 
-def _lesson(number: str, entries: list[dict]) -> str:
+def _lesson(number: str, mistakes: list[dict]) -> str:
     lesson = lessons()[number]
     parts = [f"## {number} · {lesson.title}\n"]
-    for entry in entries:
-        answer = _answer(lesson.stem, entry["mistake"])
-        quoted = "\n".join(f"> {line}  " for line in message_of(answer).split("\n"))
-        why = " ".join(answer.answer.__doc__.split())
+    for mistake in mistakes:
+        if not is_said(lesson.name, mistake["told"]):
+            raise ValueError(f"no check of {lesson.name} says {mistake['told']!r}")
         parts.append(
-            f"**`{answer.task}`**\n\n{quoted}\n\nWhy it happens: {why}\n\nAsk: {entry['ask']}\n"
+            f"**`{mistake['task']}`**\n\n> {mistake['told']}\n\n"
+            f"Why it happens: {mistake['why']}\n\nAsk: {mistake['ask']}\n"
         )
     return "\n".join(parts)
 
 
-def _answer(stem: str, name: str):
-    _add_catalogue()
-    from catalogue import answers
-
-    for answer in answers():
-        if answer.lesson == stem and answer.answer.__name__ == name and answer.words:
-            return answer
-    raise ValueError(f"no wrong answer {name!r} in tests/answers for {stem}")
+def is_said(lesson: str, told: str) -> bool:
+    """Return whether a text of a lesson's checks, or a part between its numbers, is in `told`."""
+    return any(text in told.removeprefix("This is the answer when ") for text in texts_of(lesson))
 
 
-def message_of(answer) -> str:
-    """Return the diagnosis that a wrong answer gets, without the line that repeats the call."""
-    from catalogue import solutions
-
-    number = answer.lesson[:2]
-    others = {name: solutions(answer.lesson)[name] for t in tasks()[number] for name in t.names}
-    try:
-        exec(
-            f"check({answer.task}=answer, lesson={number!r})",
-            {**others, "check": check, "answer": answer.answer},
-        )
-    except CheckFailed as failure:
-        return str(failure).split("\n", 1)[-1].strip()
-    raise ValueError(f"{answer} passes its check")
-
-
-def _add_catalogue() -> None:
-    folder = str(ROOT / "tests" / "answers")
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+@functools.cache
+def texts_of(lesson: str) -> set[str]:
+    """Return the texts in a lesson's checks, and in what all checks say."""
+    files = [ROOT / "tests" / "exercises" / f"test_{lesson}.py"]
+    files += (ROOT / "course" / "checking").glob("*.py")
+    nodes = (node for file in files for node in ast.walk(ast.parse(file.read_text("utf-8"))))
+    texts = {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    return {text.strip() for text in texts if len(text.strip()) >= TELLING}

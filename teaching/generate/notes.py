@@ -11,9 +11,11 @@ import re
 import tomllib
 from pathlib import Path
 
+from course.lessons import ROOT, lessons
 from teaching.generate import plan
-from teaching.generate.course import ROOT, TEACHING, lessons
+from teaching.slides.deck import evidence_cells
 
+TEACHING = ROOT / "teaching"
 MARK = "\n<!-- links: made by python teaching/make.py -->\n"
 PLACE = re.compile(r"\[(\d\d) ([^\]]+)\](?![(:])")
 ROW = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
@@ -51,7 +53,7 @@ def timetable(week: int) -> str:
         rows.append((f"{name}, on paper" if paper else name, minutes))
         if paper:
             rows.append(("the sheets compared, then `check`", COMPARE))
-    rows.append(("save; `transformer-lab progress`; what goes home", COLLECT))
+    rows.append(("save; `transformer-course progress`; what goes home", COLLECT))
     lines, end = ["| until min | what | min |", "|---|---|---|"], 0
     for name, minutes in rows:
         end = None if end is None or minutes is None else end + minutes
@@ -106,7 +108,7 @@ def headings(stem: str) -> dict[str, set[str]]:
     """Return for each cell of a lesson the anchors of the headings that hold it."""
     cells = json.loads((ROOT / "notebooks" / f"{stem}.ipynb").read_text("utf-8"))["cells"]
     found, path = {}, {}
-    for cell in cells:
+    for cell in [*cells, *evidence_cells(stem)]:
         found[cell["id"]] = set(path.values())
         if cell["cell_type"] == "markdown":
             for marks, title in re.findall(r"^(#+) +(.+?) *$", "".join(cell["source"]), re.M):

@@ -7,9 +7,9 @@ and other work such as "set-up (20 min)", is added up.
 import re
 from pathlib import Path
 
-from teaching.generate.course import TEACHING, tasks
+from course.lessons import ROOT, tasks
 
-PLAN = TEACHING / "PLAN.md"
+PLAN = ROOT / "teaching" / "PLAN.md"
 SUM = re.compile(r"\*\*[\d–]+ min\*\*")
 
 

@@ -8,9 +8,9 @@ sentences to write, and the lesson's answer as the feedback.
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
-from teaching.generate.course import TEACHING, Claim, lessons
+from course.lessons import Claim, lessons
 
-FOLDER = TEACHING / "quiz"
+FOLDER = Path("quiz")
 CHOICES = ("fact", "myth", "depends")
 QTI = "http://www.imsglobal.org/xsd/imsqti_v2p1"
 CP = "http://www.imsglobal.org/xsd/imscp_v1p1"

@@ -1,5 +1,5 @@
 "use strict";
-// One attention head whose queries, keys and values can be changed (lesson 02, sections 2 to 4).
+// One attention head whose queries, keys and values can be changed (lesson 02, sections 2 to 5).
 
 const WORDS = ["I", "love", "cats"];
 const LESSON = {

@@ -1,16 +1,10 @@
-"""Put a trained date model into the page: its numbers (weights.js) and the two still pictures.
+"""The model in the page: the files here, the numbers of a trained model, and two still pictures."""
 
-transformer-lab train dates --output runs/dates
-python teaching/page/make.py runs/dates
-"""
-
-import argparse
 import base64
+import functools
 import io
 import json
-import os
 import re
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 
@@ -19,16 +13,39 @@ import torch
 
 from transformer_lab import ModelConfig, Tokenizer, Transformer, load_run, plots
 from transformer_lab.attention import scaled_dot_product_attention
-from transformer_lab.model import load_parameters, parameters_of
-from transformer_lab.runs import Run
-from transformer_lab.support.files import as_folder, write_atomically
+from transformer_lab.runs import PRETRAINED, Run
+from transformer_lab.saving import parameters_of, set_parameters
 from transformer_lab.support.validation import require
 
-HERE = Path(__file__).parent
-WEIGHTS = HERE / "weights.js"
+HERE, FOLDER = Path(__file__).parent, Path("page")
+WEIGHTS = FOLDER / "weights.js"
 NAME = "const DATE_MODEL = "
-LAYOUT = {"pre_norm": False, "attention_bias": False, "tie_embeddings": True}  # what model.js does
+LAYOUT = {"pre_norm": False, "tie_embeddings": True}  # what model.js does
 EXAMPLE = "friday 15 february 2019"
+
+
+def pages(
+    lesson: str = "../../../notebooks/{}.ipynb", home: str = "../../../README.md"
+) -> dict[Path, str | bytes]:
+    """Return the files of the pages; `lesson` is the address of a lesson, "{}" being its name."""
+    require("{}" in lesson, f"lesson must have a place for the name, {{}}, got {lesson!r}")
+    made = dict(_made())
+    for path in HERE.iterdir():
+        if path.suffix == ".html":
+            link = re.compile(r"\.\./\.\./notebooks/(\w+)\.ipynb")
+            text = link.sub(lambda found: lesson.format(found[1]), path.read_text("utf-8"))
+            made[FOLDER / path.name] = text.replace('href="../../README.md"', f'href="{home}"')
+        elif path.suffix in (".js", ".css"):
+            made[FOLDER / path.name] = path.read_text("utf-8")
+    return made
+
+
+@functools.cache
+def _made() -> dict[Path, str | bytes]:
+    """Return what is not written by hand. The model is the first of the course's date readers."""
+    run = load_run(PRETRAINED / "dates_0")
+    pictures = {"dates": picture_of_dates(run), "head": picture_of_head()}
+    return {WEIGHTS: script_of(run)} | {FOLDER / f"{n}.png": png for n, png in pictures.items()}
 
 
 def script_of(run: Run) -> str:
@@ -51,13 +68,12 @@ def script_of(run: Run) -> str:
     model, tokenizer = load_script(content)
     scores = Run(run.folder, model, tokenizer, "dates", beam=1).evaluate()["test"]
     content = {"exact_match": scores["exact_match"], **content}
-    how = "// Made by teaching/page/make.py from a run of `transformer-lab train dates`.\n"
-    return f"{how}{NAME}{json.dumps(content, ensure_ascii=False)};\n"
+    return f"{NAME}{json.dumps(content, ensure_ascii=False)};\n"
 
 
-def read_script(path: Path = WEIGHTS) -> dict:
+def read_script(text: str) -> dict:
     """Return what is in weights.js."""
-    return json.loads(path.read_text("utf-8").partition(NAME)[2].rstrip().removesuffix(";"))
+    return json.loads(text.partition(NAME)[2].rstrip().removesuffix(";"))
 
 
 def load_script(content: dict) -> tuple[Transformer, Tokenizer]:
@@ -67,7 +83,7 @@ def load_script(content: dict) -> tuple[Transformer, Tokenizer]:
     parts = torch.from_numpy(numbers).split([int(np.prod(shape)) for shape in shapes.values()])
     tensors = {name: part.view(shapes[name]) for name, part in zip(shapes, parts, strict=True)}
     model = Transformer(ModelConfig(**content["config"])).eval()
-    load_parameters(model, tensors, WEIGHTS)
+    set_parameters(model, tensors, WEIGHTS)
     return model, Tokenizer(content["pieces"][4:])
 
 
@@ -94,39 +110,3 @@ def _png(weights, rows: list[str], columns: list[str], title: str, axes: tuple[s
     buffer = io.BytesIO()
     ax.figure.savefig(buffer, format="png", dpi=100, metadata={"Software": None})
     return buffer.getvalue()
-
-
-def copy_pages(folder: str | os.PathLike, lesson: str, home: str) -> None:
-    """Copy the pages for a book whose first page is `home`, and whose lessons have the address
-    `lesson`, "{}" being the name.
-    """
-    require("{}" in lesson, f"lesson must have a place for the name, {{}}, got {lesson!r}")
-    folder = as_folder(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in HERE.iterdir():
-        if path.suffix == ".html":
-            link = re.compile(r"\.\./\.\./notebooks/(\w+)\.ipynb")
-            text = link.sub(lambda found: lesson.format(found[1]), path.read_text("utf-8"))
-            text = text.replace('href="../../README.md"', f'href="{home}"')
-            write_atomically(folder / path.name, text.encode())
-        elif path.suffix in (".js", ".css", ".png"):
-            shutil.copyfile(path, folder / path.name)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Put a trained date model into the page.")
-    parser.add_argument("run", type=Path, help="folder of a run of `transformer-lab train dates`")
-    folder = parser.parse_args().run
-    try:
-        run = load_run(folder)
-        script = script_of(run)
-    except ValueError as error:
-        parser.error(str(error))
-    write_atomically(WEIGHTS, script.encode())
-    write_atomically(HERE / "dates.png", picture_of_dates(run))
-    write_atomically(HERE / "head.png", picture_of_head())
-    print(f"{read_script()['exact_match']:.2%} of the test dates right with 16 bits")
-
-
-if __name__ == "__main__":
-    main()

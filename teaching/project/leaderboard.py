@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # this file is run as a script
 
 from transformer_lab import load_run  # noqa: E402
-from transformer_lab.data.pairs import read_pairs  # noqa: E402
-from transformer_lab.runs import score  # noqa: E402
+from transformer_lab.data.reading import read_pairs  # noqa: E402
+from transformer_lab.scoring import score  # noqa: E402
 from transformer_lab.support.files import write_atomically  # noqa: E402
 
 HIDDEN, DRAWS = 0.2, 1000  # the share that stays hidden; draws of the bootstrap

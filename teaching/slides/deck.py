@@ -21,13 +21,14 @@ from textwrap import dedent
 import mistune
 from latex2mathml.converter import convert
 
+from course.lessons import lessons
 from transformer_lab.support.validation import require
 
-HERE = Path(__file__).parent
+HERE, FOLDER = Path(__file__).parent, Path("slides")
 LESSONS = HERE.parents[1] / "notebooks"
 KEYS = {"question", "answer", "show", "reveal", "code", "notes", "claim", "say"}
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-SAY = re.compile(r"^(?:> )?\*\*In an examination:\*\*(.*)$", re.MULTILINE)
+SAY = re.compile(r"^> \*\*In short\.\*\*(.*)$", re.MULTILINE)
 WIDE = 84  # columns; wider text is set smaller
 NARROW, FEW = 68, 8  # columns and lines; what is no more than both is set larger
 
@@ -50,15 +51,21 @@ markdown = mistune.Markdown(
 )
 
 
+def evidence_cells(name: str) -> list[dict]:
+    """The cells of a lesson's evidence, where it has one."""
+    path = LESSONS / "evidence" / f"{name}.ipynb"
+    return json.loads(path.read_text("utf-8"))["cells"] if path.exists() else []
+
+
 class Lesson:
-    """A notebook, as far as slides need it."""
+    """A lesson's notebook and its evidence, as far as slides need them."""
 
     def __init__(self, name: str):
         self.name = name
         path = LESSONS / f"{name}.ipynb"
         require(path.exists(), f"lesson must be the name of a notebook, got {name!r}")
         cells = json.loads(path.read_text("utf-8"))["cells"]
-        self.cells = {cell["id"]: cell for cell in cells}
+        self.cells = {cell["id"]: cell for cell in [*cells, *evidence_cells(name)]}
         self.prose = "\n\n".join("".join(c["source"]) for c in cells if c["cell_type"] != "code")
 
     def cell(self, name: str) -> dict:
@@ -78,7 +85,9 @@ class Lesson:
 
     def claim(self, number: str) -> tuple[str, str]:
         """A claim and its verdict, from the table "Myth or fact?"."""
-        row = re.search(rf"^\| {number} \| (.*?) \| (.*?) \|", self.prose, re.MULTILINE)
+        evidence = lessons()[self.name[:2]].evidence
+        prose = self.prose + (evidence.text if evidence else "")
+        row = re.search(rf"^\| {number} \| (.*?) \| (.*?) \|", prose, re.MULTILINE)
         require(row is not None, f"{self.name} has no claim {number}")
         return row[1], row[2]
 
@@ -96,8 +105,12 @@ class Lesson:
 
 
 def pages() -> dict[Path, str]:
-    """Return the slides of each lesson that has a table, by their file."""
-    return {table.with_suffix(".html"): page_of(table) for table in sorted(HERE.glob("*.toml"))}
+    """Return the slides of each lesson that has a table, and what all of them need."""
+    slides = {table.stem: page_of(table) for table in sorted(HERE.glob("*.toml"))}
+    needed = {name: (HERE / name).read_text("utf-8") for name in ("slides.css", "slides.js")}
+    return {FOLDER / f"{name}.html": html for name, html in slides.items()} | {
+        FOLDER / name: text for name, text in needed.items()
+    }
 
 
 @cache
@@ -152,7 +165,7 @@ def first_slide(title: str, lesson: Lesson) -> str:
 
 
 def last_slide(lesson: Lesson) -> str:
-    summary = lesson.section("Summary(?: in five lines)?").split("\n\n")[0]
+    summary = lesson.section("(?:Summary(?: in five lines)?|To say aloud)").split("\n\n")[0]
     return f'<h2>To keep</h2>\n<div class="answer">{markdown(summary)}</div>'
 
 

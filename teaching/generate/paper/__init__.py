@@ -2,34 +2,15 @@
 
 A question is a function from a random generator to a `Question`. What it was asked of stands in
 `given`, what comes out in `numbers`: a test computes the second from the first in another way.
+Every file here whose name begins with `lesson` adds its questions.
 """
 
-from teaching.generate.paper import (
-    lesson_01,
-    lesson_02,
-    lesson_03,
-    lesson_04,
-    lesson_05,
-    lesson_06,
-    lesson_07,
-    lesson_08,
-    lesson_09,
-    lessons_10_to_13,
-)
+import importlib
+import pkgutil
+
 from teaching.generate.paper.question import Question, make, names
 
-__all__ = [
-    "Question",
-    "lesson_01",
-    "lesson_02",
-    "lesson_03",
-    "lesson_04",
-    "lesson_05",
-    "lesson_06",
-    "lesson_07",
-    "lesson_08",
-    "lesson_09",
-    "lessons_10_to_13",
-    "make",
-    "names",
-]
+for module in pkgutil.iter_modules(__path__, f"{__name__}."):
+    importlib.import_module(module.name)
+
+__all__ = ["Question", "make", "names"]

@@ -1,6 +1,6 @@
 """Questions for paper on lesson 03."""
 
-from teaching.generate.paper.question import Question, number, question
+from teaching.generate.paper.question import Question, question, row
 
 
 @question
@@ -47,38 +47,42 @@ def q03_counts(r):
 
 
 @question
-def q03_mixture(r):
-    a, b = r.choice([(1, 1), (1, 2), (1, 3), (2, 3), (3, 4)])
-    p = a / (a + b)
-    first = a * a / (a * a + b * b)
+def q03_looks(r):
+    a, b = r.sample(range(1, 10), 2)
+    p, q = r.sample([0.25, 0.5, 0.75], 2)
+    first, second = p * a + (1 - p) * b, q * a + (1 - q) * b
     return Question(
-        "One mixture",
-        "Two independent numbers a and b, mean 0, variance 1. One "
-        f"head returns z = {a}/{a + b} · a + {b}/{a + b} · b. Which "
-        "share of the variance of a, and of b, does the best linear "
-        "guess from z explain? What is their sum, whichever share p of the weight a has?",
-        f"R² is the squared correlation: {a * a}/{a * a + b * b} = "
-        f"{number(first)} and {number(1 - first)}; the sum is 1 for any p.",
-        ((2, "squared correlation"), (2, "both numbers"), (2, "sum 1 in general")),
-        {"p": p},
-        {"first": first, "second": 1 - first},
+        "One look, two looks",
+        "The giver hands over a number a, the receiver a number b. One look of the verb has the "
+        f"shares {p} and {1 - p}, and brings {first}. (a) Name two pairs (a, b) that fit. "
+        f"(b) A second look has the shares {q} and {1 - q}, and brings {second}. What are a and b? "
+        "(c) Why would a second look with the shares of the first not help?",
+        f"(a) All with {p} a + {1 - p} b = {first}, such as a = b = {first}, and a = {a}, b = {b}. "
+        f"(b) a = {a}, b = {b}. (c) It brings the same equation again.",
+        ((1, "two pairs"), (3, "both numbers"), (1, "the same equation")),
+        {"shares": (p, q), "brought": (first, second)},
+        {"a": a, "b": b},
     )
 
 
 @question
-def q03_strides(r):
-    tokens, heads, d_k = r.choice([3, 5]), r.choice([2, 4]), r.choice([2, 3])
-    d = heads * d_k
+def q03_messages(r):
+    heads = [[r.randint(1, 3) for _ in range(2)] for _ in range(2)]
+    w_o = [[r.randint(0, 2) for _ in range(3)] for _ in range(4)]
+    messages = [
+        [x * u + y * v for u, v in zip(*w_o[2 * i : 2 * i + 2], strict=True)]
+        for i, (x, y) in enumerate(heads)
+    ]
+    output = [sum(entries) for entries in zip(*messages, strict=True)]
     return Question(
-        "Strides",
-        f"x holds {tokens} tokens of {d} features, row by row in memory. "
-        f"Seen as ({heads} heads, {tokens} tokens, {d_k} features), as "
-        "attention needs it: how far is a step to the "
-        "next head, token, feature? And in the wrong view, "
-        f"`x.view({heads}, {tokens}, {d_k})`?",
-        f"Right: {d_k}, {d}, 1. Wrong: {tokens * d_k}, {d_k}, 1: from "
-        "“token” to “token” it walks along the features of one word.",
-        ((2, "right"), (2, "wrong"), (1, "what the wrong step means")),
-        {"tokens": tokens, "heads": heads, "d_k": d_k},
-        {"right": (d_k, d, 1), "wrong": (tokens * d_k, d_k, 1)},
+        "What each head says",
+        f"For one word head 1 returns {row(heads[0])}, head 2 {row(heads[1])}. The rows of "
+        f"W<sub>O</sub> are {', '.join(map(row, w_o))}. (a) What does each head add to the "
+        "output? (b) The output? (c) Head 1 is silenced: which rows "
+        "become zero, and what is the output now?",
+        f"(a) {row(messages[0])} and {row(messages[1])}. (b) Their sum, {row(output)}. (c) The "
+        f"first two; {row(messages[1])} is left.",
+        ((2, "both messages"), (1, "their sum"), (2, "its rows, the other's message")),
+        {"heads": heads, "w_o": w_o},
+        {"messages": messages, "output": output},
     )

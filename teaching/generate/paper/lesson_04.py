@@ -74,9 +74,9 @@ def q04_rows(r):
     return Question(
         "Rows of a mask",
         f"{n} tokens, all scores equal. (a) Causal mask: which weight gives "
-        f"token {row_} to the first? (b) `tril(1)` instead of `tril()`: "
-        "the same weight? (c) `tril(-1)`: what is wrong with the first "
-        "row, and what does it return if the mask is filled in with "
+        f"token {row_} to the first? (b) `tril(1)`, one diagonal more: "
+        "the same weight? (c) `tril(-1)`, one less: what is wrong with the "
+        "first row, and what does it return if the mask is filled in with "
         "−10⁹?",
         f"(a) 1/{row_}. (b) 1/{row_ + 1}: it sees the next token, too. "
         f"(c) It has no key; all scores are equal, so uniform, 1/{n} "
