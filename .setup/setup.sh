@@ -24,10 +24,13 @@ if sys.version_info < (3, 11):
     state = "old"
 print("%s %d.%d" % ((state,) + tuple(sys.version_info[:2])))
 '
-old='' bare=''
+old='' bare='' shim=''
 if [ -n "$PYTHON" ]; then set -- "$PYTHON"; else set -- python3 python3.14 python3.13 python3.12 python3.11 python; fi
 for python; do
-    found=$("$python" -c "$look" 2>/dev/null) || continue
+    found=$("$python" -c "$look" 2>/dev/null) || {
+        case $("$python" -c '' 2>&1) in *pyenv:*) shim=$python ;; esac
+        continue
+    }
     case $found in
         good*) exec "$python" .setup/install.py ;;
         bare*) bare=${bare:-${found#* }} ;;
@@ -37,6 +40,8 @@ done
 
 [ -z "$bare" ] || fail "Python $bare has no venv module: install it (on Debian and Ubuntu:" \
     "sudo apt install python$bare-venv), then run the same command again."
+[ -z "$shim" ] || fail "$shim is pyenv's, which has switched that Python off in this folder: pyenv versions" \
+    "lists those that it has, and pyenv local 3.11 (or the one listed) switches one on."
 [ -z "$PYTHON" ] || fail "PYTHON=$PYTHON is no Python 3.11 or newer (${old:-it does not run}): name another."
 fail "needs Python 3.11 or newer and found none (${old:-no python3 runs}): install it from" \
     "python.org/downloads, or name it: make PYTHON=/path/to/python3 lab"

@@ -1,10 +1,35 @@
 """Small models with large random weights, in which a mistake of any kind shows."""
 
+from collections import Counter
+from pathlib import Path
+
 import jaxtyping
 import pytest
 import torch
+from hypothesis import settings
+from hypothesis.database import DirectoryBasedExampleDatabase
 
 from transformer_lab import ModelConfig, Transformer
+
+# New examples in each run, on a CI machine too. What failed is kept and tried first, and its blob
+# is printed: `@reproduce_failure`, or better `@example`, pins it.
+settings.register_profile(
+    "course",
+    derandomize=False,
+    database=DirectoryBasedExampleDatabase(Path(__file__).parents[1] / ".hypothesis" / "examples"),
+    deadline=None,
+    print_blob=True,
+)
+settings.load_profile("course")
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say in one line what was skipped, and why."""
+    reports = terminalreporter.stats.get("skipped", [])
+    whys = Counter(str(each.longrepr[-1]).removeprefix("Skipped: ") for each in reports)
+    if whys:
+        lines = "; ".join(f"{count} × {why}" for why, count in whys.most_common())
+        terminalreporter.write_line(f"Skipped: {lines}")
 
 
 @pytest.fixture

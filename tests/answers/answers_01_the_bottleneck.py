@@ -190,167 +190,6 @@ def with_the_tanh_from_exponentials_of_a_negative_number(query, keys, W_q, W_k, 
     return (x.sign() * (1 - small) / (1 + small)) @ v
 
 
-@wrong("additive_scores", "the query's new axis stands behind its features", "unsqueeze(1)")
-def new_axis_behind(query, keys, W_q, W_k, v):
-    """unsqueeze(2) for unsqueeze(1)."""
-    return torch.tanh((query @ W_q).unsqueeze(2) + keys @ W_k) @ v
-
-
-@wrong("additive_scores", "v stands in front")
-def v_in_front(query, keys, W_q, W_k, v):
-    """v · tanh(…) copied from the equation of one key."""
-    return v @ torch.tanh((query @ W_q).unsqueeze(1) + keys @ W_k)
-
-
-@wrong("additive_scores", "the query lacks an axis", "unsqueeze(1)")
-def query_axis_forgotten(query, keys, W_q, W_k, v):
-    """Adds (B, d_a) to (B, Lk, d_a): fits whenever there are as many keys as sentences."""
-    return torch.tanh(query @ W_q + keys @ W_k) @ v
-
-
-@wrong("additive_scores", "the tanh is missing", "no say")
-def tanh_missing(query, keys, W_q, W_k, v):
-    """A 'concat' score without its tanh, as public code has had it."""
-    asked, offered = both_projections(query, keys, W_q, W_k)
-    return (asked + offered) @ v
-
-
-@wrong("additive_scores", "the tanh stands outside the product with v")
-def tanh_at_the_end(query, keys, W_q, W_k, v):
-    """One bracket in the wrong place."""
-    asked, offered = both_projections(query, keys, W_q, W_k)
-    return torch.tanh((asked + offered) @ v)
-
-
-@wrong("additive_scores", "a tanh of their own", "no say")
-def tanh_of_each(query, keys, W_q, W_k, v):
-    """Two layers with an activation each, then added."""
-    asked, offered = both_projections(query, keys, W_q, W_k)
-    return (torch.tanh(asked) + torch.tanh(offered)) @ v
-
-
-@wrong("additive_scores", "only the query goes through the tanh")
-def tanh_of_the_query(query, keys, W_q, W_k, v):
-    """A bracket closed too early."""
-    asked, offered = both_projections(query, keys, W_q, W_k)
-    return (torch.tanh(asked) + offered) @ v
-
-
-@wrong("additive_scores", "the softmax has been taken already")
-def weights_for_scores(query, keys, W_q, W_k, v):
-    """Goes one step too far."""
-    asked, offered = both_projections(query, keys, W_q, W_k)
-    return torch.softmax(torch.tanh(asked + offered) @ v, dim=1)
-
-
-@wrong("additive_scores", "multiplied, not added, before the tanh")
-def multiplied(query, keys, W_q, W_k, v):
-    """A mixture of both families of scores."""
-    asked, offered = both_projections(query, keys, W_q, W_k)
-    return torch.tanh(asked * offered) @ v
-
-
-@wrong("additive_scores", "dot product of the projections")
-def dot_product(query, keys, W_q, W_k, v):
-    """The score of lesson 02."""
-    asked, offered = both_projections(query, keys, W_q, W_k)
-    return (asked * offered).sum(-1)
-
-
-@wrong("additive_scores", "divided by √d_a")
-def scaled(query, keys, W_q, W_k, v):
-    """The scale of lesson 02, from habit."""
-    asked, offered = both_projections(query, keys, W_q, W_k)
-    return torch.tanh(asked + offered) @ v / math.sqrt(len(v))
-
-
-@wrong("additive_scores", "v is left out: the features are only added up")
-def v_left_out(query, keys, W_q, W_k, v):
-    """sum(-1) to get rid of the last axis."""
-    asked, offered = both_projections(query, keys, W_q, W_k)
-    return torch.tanh(asked + offered).sum(-1)
-
-
-@wrong("additive_scores", "the product with v is missing")
-def stops_before_v(query, keys, W_q, W_k, v):
-    """One step short."""
-    asked, offered = both_projections(query, keys, W_q, W_k)
-    return torch.tanh(asked + offered)
-
-
-@wrong("additive_scores", "is not added up over the features")
-def v_multiplied_only(query, keys, W_q, W_k, v):
-    """* for @."""
-    asked, offered = both_projections(query, keys, W_q, W_k)
-    return torch.tanh(asked + offered) * v
-
-
-@wrong("additive_scores", "averaged after v")
-def mean_for_sum(query, keys, W_q, W_k, v):
-    """mean(-1) for sum(-1)."""
-    asked, offered = both_projections(query, keys, W_q, W_k)
-    return (torch.tanh(asked + offered) * v).mean(-1)
-
-
-@wrong("additive_scores", "axis of length 1", "squeeze(-1)")
-def column_left(query, keys, W_q, W_k, v):
-    """v as an nn.Linear(d_a, 1) leaves a last axis."""
-    asked, offered = both_projections(query, keys, W_q, W_k)
-    return torch.tanh(asked + offered) @ v[:, None]
-
-
-@wrong("additive_scores", "one query asked")
-def row_left(query, keys, W_q, W_k, v):
-    """The query's axis is never removed."""
-    asked, offered = both_projections(query, keys, W_q, W_k)
-    return (torch.tanh(asked + offered) @ v)[:, None]
-
-
-@wrong("additive_scores", "W_q and W_k are transposed", "nn.Linear")
-def weights_as_in_linear(query, keys, W_q, W_k, v):
-    """F.linear(x, W) is x @ W.T."""
-    return torch.tanh(F.linear(query, W_q).unsqueeze(1) + F.linear(keys, W_k)) @ v
-
-
-@wrong("additive_scores", "W_q and W_k are swapped")
-def joined_in_the_wrong_order(query, keys, W_q, W_k, v):
-    """cat([key, query]) with cat([W_q, W_k])."""
-    repeated = query.unsqueeze(1).expand(-1, keys.shape[1], -1)
-    return torch.tanh(torch.cat([keys, repeated], -1) @ torch.cat([W_q, W_k])) @ v
-
-
-@wrong("additive_scores", "every query meets the keys of every sentence")
-def all_pairs(query, keys, W_q, W_k, v):
-    """Broadcast over both batch axes."""
-    return torch.tanh((query @ W_q)[:, None, None] + keys @ W_k) @ v
-
-
-@wrong("additive_scores", "query of sentence 0")
-def first_query_for_all(query, keys, W_q, W_k, v):
-    """Written for one sentence, query[0], and never generalised."""
-    return torch.tanh(query[0] @ W_q + keys @ W_k) @ v
-
-
-@wrong("additive_scores", "added up over the keys")
-def summed_over_keys(query, keys, W_q, W_k, v):
-    """One number per sentence."""
-    asked, offered = both_projections(query, keys, W_q, W_k)
-    return (torch.tanh(asked + offered) @ v).sum(1)
-
-
-@wrong("additive_scores", "the keys are averaged before they are scored")
-def keys_averaged_to_fit(query, keys, W_q, W_k, v):
-    """The error about the axes is 'mended' by a mean."""
-    return torch.tanh(query @ W_q + keys.mean(1) @ W_k) @ v
-
-
-@wrong("additive_scores", "ReLU")
-def relu(query, keys, W_q, W_k, v):
-    """The activation of our days."""
-    asked, offered = both_projections(query, keys, W_q, W_k)
-    return torch.relu(asked + offered) @ v
-
-
 @wrong("additive_scores", "NaN")
 def tanh_by_hand_overflows(query, keys, W_q, W_k, v):
     """(e^x − e^−x)/(e^x + e^−x) is inf/inf for large x."""
@@ -367,30 +206,10 @@ def adds_in_place(query, keys, W_q, W_k, v):
     return torch.tanh(asked + offered) @ v
 
 
-@wrong("additive_scores", "takes the batch of queries for one matrix", "query @ W_q")
-def columns_for_rows(query, keys, W_q, W_k, v):
-    """W q, as the column convention writes it."""
-    return torch.tanh((W_q @ query)[:, None] + keys @ W_k) @ v
-
-
 @wrong("additive_scores", "is a NumPy array, expected a tensor")
 def left_in_numpy(query, keys, W_q, W_k, v):
     """The NumPy answer without the way back."""
     return in_numpy(query, keys, W_q, W_k, v).numpy()
-
-
-@wrong("additive_scores", "squeeze() removes every axis of length 1")
-def squeezed_scores(query, keys, W_q, W_k, v):
-    """squeeze() without an axis: gone wrong as soon as the batch holds one sentence."""
-    asked, offered = both_projections(query, keys, W_q, W_k)
-    return (torch.tanh(asked + offered) @ v[:, None]).squeeze()
-
-
-@wrong("additive_scores", "the sum runs over the keys")
-def summed_over_the_wrong_axis(query, keys, W_q, W_k, v):
-    """(… * v).sum(1): the axis after the batch is taken for the features."""
-    asked, offered = both_projections(query, keys, W_q, W_k)
-    return (torch.tanh(asked + offered) * v).sum(1)
 
 
 # ---- context_vector
@@ -441,96 +260,12 @@ def with_tensordot_and_diagonal(weights, values):
     return table.diagonal().T
 
 
-@wrong("context_vector", "the weights lack an axis", "unsqueeze(2)")
-def weight_axis_forgotten(weights, values):
-    """weights * values fits when there are as many features as keys."""
-    return (weights * values).sum(1)
-
-
-@wrong("context_vector", "new axis in front of the keys", "unsqueeze(2)")
-def weight_axis_in_front(weights, values):
-    """unsqueeze(1) for unsqueeze(2)."""
-    return (weights.unsqueeze(1) * values).sum(1)
-
-
-@wrong("context_vector", "every sentence's weights meet every sentence's values")
-def matrix_product_of_batches(weights, values):
-    """(B, Lk) @ (B, Lk, d_v) is taken for a product per sentence."""
-    return weights @ values
-
-
-@wrong("context_vector", "not added up over the keys")
-def not_summed(weights, values):
-    """The weighted values, still side by side."""
-    return weights.unsqueeze(2) * values
-
-
-@wrong("context_vector", "the sum runs over the features")
-def summed_over_features(weights, values):
-    """sum(-1), the usual axis."""
-    return (weights.unsqueeze(2) * values).sum(-1)
-
-
-@wrong("context_vector", "the sum runs over the sentences")
-def summed_over_the_batch(weights, values):
-    """sum(0), as for one sentence."""
-    return (weights.unsqueeze(2) * values).sum(0)
-
-
-@wrong("context_vector", "the mean over the keys is taken")
-def mean_for_a_sum(weights, values):
-    """'Average', typed as mean."""
-    return (weights.unsqueeze(2) * values).mean(1)
-
-
-@wrong("context_vector", "the weights are not used: it is the mean")
-def plain_mean(weights, values):
-    """Pooling."""
-    return values.mean(dim=1)
-
-
-@wrong("context_vector", "a softmax is taken of the weights")
-def softmax_again(weights, values):
-    """The softmax is thought to belong here."""
-    return torch.bmm(torch.softmax(weights, 1).unsqueeze(1), values).squeeze(1)
-
-
-@wrong("context_vector", "the best key takes all")
-def hard_choice(weights, values):
-    """argmax, a hard alignment."""
-    return values[torch.arange(len(values)), weights.argmax(1)]
-
-
-@wrong("context_vector", "an axis of length 1 is left", "squeeze(1)")
-def axis_left(weights, values):
-    """bmm without the squeeze."""
-    return torch.bmm(weights.unsqueeze(1), values)
-
-
-@wrong("context_vector", "an axis of length 1 is left behind the features")
-def column_left_over(weights, values):
-    """values transposed, and no squeeze."""
-    return values.transpose(1, 2) @ weights.unsqueeze(2)
-
-
 @wrong("context_vector", "only the last key's share is kept")
 def overwritten_in_the_loop(weights, values):
     """= for +=."""
     for j in range(values.shape[1]):
         context = weights[:, j, None] * values[:, j]
     return context
-
-
-@wrong("context_vector", "the last key is left out")
-def range_one_too_short(weights, values):
-    """range(Lk - 1)."""
-    return (weights[:, :-1, None] * values[:, :-1]).sum(1)
-
-
-@wrong("context_vector", "sentences are mixed")
-def summed_over_everything(weights, values):
-    """einsum with the b left out on the right."""
-    return torch.einsum("bk,bkv->v", weights, values)
 
 
 @wrong("context_vector", "The result is None")
@@ -544,12 +279,6 @@ def multiplied_in_place(weights, values):
     """*= on the values."""
     values *= weights.unsqueeze(2)
     return values.sum(1)
-
-
-@wrong("context_vector", "squeeze() removes every axis of length 1")
-def squeezed_too_much(weights, values):
-    """squeeze() without an axis also removes a batch of one."""
-    return torch.bmm(weights.unsqueeze(1), values).squeeze()
 
 
 # ---- repaired_context
@@ -566,10 +295,6 @@ def additive(query, keys, W_q, W_k, v):
 
 def is_real(keys, lengths):
     return torch.arange(keys.shape[1]) < lengths.unsqueeze(1)
-
-
-def linear_scores(query, keys, W_q, W_k, v):
-    return ((query @ W_q).unsqueeze(1) + keys @ W_k) @ v
 
 
 @right("repaired_context")
@@ -620,110 +345,12 @@ def a_list_of_two_in_numpy(query, keys, lengths, W_q, W_k, v):
     return [torch.from_numpy(context), torch.from_numpy(weights)]
 
 
-@wrong("repaired_context", "both bugs are still there")
-def as_published(query, keys, lengths, W_q, W_k, v):
-    """Copied and not changed."""
-    return soft_read(linear_scores(query, keys, W_q, W_k, v), keys)
-
-
-@wrong("repaired_context", "one bug is left: states that are only padding")
-def only_the_tanh(query, keys, lengths, W_q, W_k, v):
-    """One bug found, and the hunt is over."""
-    return soft_read(additive(query, keys, W_q, W_k, v), keys)
-
-
-@wrong("repaired_context", "one bug is left: without a tanh", "no say")
-def only_the_mask(query, keys, lengths, W_q, W_k, v):
-    """The other one found."""
-    scores = linear_scores(query, keys, W_q, W_k, v)
-    return soft_read(scores.masked_fill(~is_real(keys, lengths), -math.inf), keys)
-
-
-@wrong("repaired_context", "the tanh is taken of the score, after v")
-def tanh_of_the_score(query, keys, lengths, W_q, W_k, v):
-    """The tanh is put where the line is shortest."""
-    scores = torch.tanh(linear_scores(query, keys, W_q, W_k, v))
-    return soft_read(scores.masked_fill(~is_real(keys, lengths), -math.inf), keys)
-
-
-@wrong("repaired_context", "a tanh of their own")
-def tanh_on_both_sides(query, keys, lengths, W_q, W_k, v):
-    """An activation for each layer."""
-    scores = (torch.tanh(query @ W_q)[:, None] + torch.tanh(keys @ W_k)) @ v
-    return soft_read(scores.masked_fill(~is_real(keys, lengths), -math.inf), keys)
-
-
-@wrong("repaired_context", "exp(0) is 1, not 0")
-def filled_with_zero(query, keys, lengths, W_q, W_k, v):
-    """Scores times the mask."""
-    return soft_read(additive(query, keys, W_q, W_k, v) * is_real(keys, lengths), keys)
-
-
-@wrong("repaired_context", "exp(0) is 1, not 0")
-def filled_with_a_tiny_number(query, keys, lengths, W_q, W_k, v):
-    """1e-9 for -1e9."""
-    scores = additive(query, keys, W_q, W_k, v)
-    return soft_read(scores.masked_fill(~is_real(keys, lengths), 1e-9), keys)
-
-
-@wrong("repaired_context", "the rest no longer adds up to 1")
-def zeroed_after_the_softmax(query, keys, lengths, W_q, W_k, v):
-    """The mask is multiplied into the weights."""
-    weights = additive(query, keys, W_q, W_k, v).softmax(1) * is_real(keys, lengths)
-    return (weights.unsqueeze(1) @ keys).squeeze(1), weights
-
-
-@wrong("repaired_context", "the mask is turned round")
-def mask_turned_round(query, keys, lengths, W_q, W_k, v):
-    """masked_fill fills where the mask is True."""
-    scores = additive(query, keys, W_q, W_k, v)
-    filled = scores.masked_fill(is_real(keys, lengths), -1e9)
-    return soft_read(filled, keys)
-
-
-@wrong("repaired_context", "one too short")
-def last_state_lost(query, keys, lengths, W_q, W_k, v):
-    """Counting from 1."""
-    scores = additive(query, keys, W_q, W_k, v)
-    return soft_read(scores.masked_fill(~is_real(keys, lengths - 1), -1e9), keys)
-
-
-@wrong("repaired_context", "one too long")
-def first_pad_read(query, keys, lengths, W_q, W_k, v):
-    """<= for <."""
-    scores = additive(query, keys, W_q, W_k, v)
-    return soft_read(scores.masked_fill(~is_real(keys, lengths + 1), -1e9), keys)
-
-
-@wrong("repaired_context", "the keys of the padding are set to 0")
-def zero_keys(query, keys, lengths, W_q, W_k, v):
-    """Padding is thought to be harmless once it is 0."""
-    scores = additive(query, keys * is_real(keys, lengths)[..., None], W_q, W_k, v)
-    return soft_read(scores, keys)
-
-
-@wrong("repaired_context", "softmax runs over the sentences")
-def over_the_batch(query, keys, lengths, W_q, W_k, v):
-    """dim=0."""
-    scores = additive(query, keys, W_q, W_k, v)
-    weights = scores.masked_fill(~is_real(keys, lengths), -1e9).softmax(0)
-    return (weights.unsqueeze(1) @ keys).squeeze(1), weights
-
-
 @wrong("repaired_context", "NaN", "over the keys, dim=1")
 def over_the_batch_with_infinity(query, keys, lengths, W_q, W_k, v):
     """dim=0 with −inf: where no sentence has a real state, all scores are −inf."""
     scores = additive(query, keys, W_q, W_k, v)
     weights = scores.masked_fill(~is_real(keys, lengths), -math.inf).softmax(0)
     return (weights.unsqueeze(1) @ keys).squeeze(1), weights
-
-
-@wrong("repaired_context", "mask of the longest")
-def one_mask_for_all(query, keys, lengths, W_q, W_k, v):
-    """lengths.max() for lengths."""
-    scores = additive(query, keys, W_q, W_k, v)
-    real = torch.arange(keys.shape[1]) < lengths.max()
-    return soft_read(scores.masked_fill(~real, -1e9), keys)
 
 
 @wrong("repaired_context", "2 results: (context, weights)")
@@ -738,25 +365,11 @@ def the_wrong_way_round(query, keys, lengths, W_q, W_k, v):
     return with_where(query, keys, lengths, W_q, W_k, v)[::-1]
 
 
-@wrong("repaired_context", "the scores are returned in the place of the weights")
-def scores_for_weights(query, keys, lengths, W_q, W_k, v):
-    """The names are mixed up."""
-    context, _ = with_where(query, keys, lengths, W_q, W_k, v)
-    return context, additive(query, keys, W_q, W_k, v)
-
-
 @right("repaired_context")
 def with_exp_times_the_mask(query, keys, lengths, W_q, W_k, v):
     exp = additive(query, keys, W_q, W_k, v).exp() * is_real(keys, lengths)
     weights = exp / exp.sum(1, keepdim=True)
     return (weights.unsqueeze(2) * keys).sum(1), weights
-
-
-@wrong("repaired_context", "masked scores become -20: not low enough")
-def filled_with_minus_twenty(query, keys, lengths, W_q, W_k, v):
-    """exp(−20) looks like nothing, until the real scores are as low."""
-    scores = additive(query, keys, W_q, W_k, v)
-    return soft_read(scores.masked_fill(~is_real(keys, lengths), -20.0), keys)
 
 
 @wrong("repaired_context", "ask `lengths` where −inf belongs")
@@ -771,20 +384,6 @@ def multiplied_by_minus_infinity(query, keys, lengths, W_q, W_k, v):
     """The additive mask as a product: where nothing is masked it is 0 · (−inf)."""
     mask = ~is_real(keys, lengths) * -math.inf
     return soft_read(additive(query, keys, W_q, W_k, v) + mask, keys)
-
-
-@wrong("repaired_context", "divided by √d_a")
-def scaled_like_a_dot_product(query, keys, lengths, W_q, W_k, v):
-    """The scale of lesson 02, from habit."""
-    scores = additive(query, keys, W_q, W_k, v) / math.sqrt(len(v))
-    return soft_read(scores.masked_fill(~is_real(keys, lengths), -math.inf), keys)
-
-
-@wrong("repaired_context", "the context is made of the projected keys")
-def reads_projected_keys(query, keys, lengths, W_q, W_k, v):
-    """`keys = keys @ W_k` at the top, and the name is used to the end."""
-    scores = additive(query, keys, W_q, W_k, v)
-    return soft_read(scores.masked_fill(~is_real(keys, lengths), -math.inf), keys @ W_k)
 
 
 ROOM = {}
@@ -806,18 +405,6 @@ def context_filled_with(fill):
         return (weights[:, None] @ keys)[:, 0], weights
 
     return answer
-
-
-@wrong("repaired_context", "−50 or −100", "can be lower")
-def padding_at_minus_50(*given):
-    """exp(−50) is nothing, beside scores that are not near it."""
-    return context_filled_with(-50.0)(*given)
-
-
-@wrong("repaired_context", "−50 or −100", "can be lower")
-def padding_at_minus_100(*given):
-    """exp(−100) is 0 in float32, beside scores that are not near it."""
-    return context_filled_with(-100.0)(*given)
 
 
 @right("repaired_context")

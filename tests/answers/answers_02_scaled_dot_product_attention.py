@@ -170,35 +170,10 @@ def with_log_softmax(x, dim):
     return x.log_softmax(dim).exp()
 
 
-@wrong("stable_softmax", "`dim` is ignored", "last axis")
-def always_the_last_axis(x, dim):
-    """Notes write softmax(x, dim=-1) everywhere, so it gets typed from habit."""
-    return F.softmax(x, dim=-1)
-
-
-@wrong("stable_softmax", "`dim` is ignored", "first axis")
-def always_the_first_axis(x, dim):
-    """The legacy default of F.softmax for vectors and three axes is dim=0."""
-    return F.softmax(x, dim=0)
-
-
 @wrong("stable_softmax", "exp of a large number is inf")
 def naive(x, dim):
     """The definition, typed as it stands in the paper."""
     return x.exp() / x.exp().sum(dim, keepdim=True)
-
-
-@wrong("stable_softmax", "the sum runs over the whole tensor")
-def sum_of_everything(x, dim):
-    """np.exp(x) / np.sum(np.exp(x)), the most copied softmax there is, given a matrix."""
-    return x.exp() / x.exp().sum()
-
-
-@wrong("stable_softmax", "the sum runs over the whole tensor")
-def stable_sum_of_everything(x, dim):
-    """The same with the maximum subtracted: e_x = exp(x - max(x)); e_x / e_x.sum()."""
-    exp = (x - x.max()).exp()
-    return exp / exp.sum()
 
 
 @wrong("stable_softmax", "own maximum")
@@ -206,58 +181,6 @@ def one_maximum_for_all(x, dim):
     """x - x.max() passes every test with rows of similar size."""
     exp = (x - x.max()).exp()
     return exp / exp.sum(dim, keepdim=True)
-
-
-@wrong("stable_softmax", "`keepdim=True` is missing in the sum")
-def keepdim_missing_in_the_sum(x, dim):
-    """Works for a vector and for a square matrix gives numbers."""
-    exp = (x - x.amax(dim, keepdim=True)).exp()
-    return exp / exp.sum(dim)
-
-
-@wrong("stable_softmax", "`keepdim=True` is missing in the maximum")
-def keepdim_missing_in_the_maximum(x, dim):
-    """The sum was mended after an error, the maximum was not."""
-    exp = (x - x.amax(dim)).exp()
-    return exp / exp.sum(dim, keepdim=True)
-
-
-@wrong("stable_softmax", "`keepdim=True` is missing in the maximum and in the sum")
-def keepdim_missing_in_both(x, dim):
-    """Translated from NumPy code for vectors."""
-    exp = (x - x.amax(dim)).exp()
-    return exp / exp.sum(dim)
-
-
-@wrong("stable_softmax", "the maximum is taken along axis 2, and the sum along dim=1")
-def maximum_along_the_last_axis(x, dim):
-    """dim was put into the sum only."""
-    exp = (x - x.amax(-1, keepdim=True)).exp()
-    return exp / exp.sum(dim, keepdim=True)
-
-
-@wrong("stable_softmax", "the division by the sum is missing")
-def not_normalised(x, dim):
-    """Stops after exp."""
-    return x.exp()
-
-
-@wrong("stable_softmax", "the division by the sum is missing")
-def shifted_and_not_normalised(x, dim):
-    """Stops after the stable exp."""
-    return (x - x.amax(dim, keepdim=True)).exp()
-
-
-@wrong("stable_softmax", "exp is missing")
-def divided_by_the_sum(x, dim):
-    """Normalising understood as dividing by the sum."""
-    return x / x.sum(dim, keepdim=True)
-
-
-@wrong("stable_softmax", "log-softmax")
-def log_softmax(x, dim):
-    """Taken from a classifier's last line."""
-    return F.log_softmax(x, dim)
 
 
 @wrong("stable_softmax", "None", "return")
@@ -280,35 +203,10 @@ def left_in_numpy(x, dim):
     return exp / exp.sum(axis=dim, keepdims=True)
 
 
-@wrong("stable_softmax", "cut off at a limit")
-def clamped(x, dim):
-    """Overflow cured by clamping."""
-    exp = x.clamp(-80, 80).exp()
-    return exp / exp.sum(dim, keepdim=True)
-
-
 @wrong("stable_softmax", "inf")
 def an_epsilon_in_the_denominator(x, dim):
     """The usual cure for a division by zero; it cures the wrong end."""
     return x.exp() / (x.exp().sum(dim, keepdim=True) + 1e-12)
-
-
-@wrong("stable_softmax", "divided by the largest one before exp")
-def divided_by_the_maximum(x, dim):
-    """'Scale it down first', by a quotient."""
-    return F.softmax(x / x.amax(dim, keepdim=True), dim)
-
-
-@wrong("stable_softmax", "the largest number gets the smallest weight")
-def shift_the_wrong_way_round(x, dim):
-    """max − x in the place of x − max."""
-    return F.softmax(x.amax(dim, keepdim=True) - x, dim)
-
-
-@wrong("stable_softmax", "sigmoid")
-def sigmoid(x, dim):
-    """The function for two classes."""
-    return x.sigmoid()
 
 
 @wrong("stable_softmax", "Your code stopped", "exp = (x - x.max(dim)).exp()", "TypeError")
@@ -329,13 +227,6 @@ def shifted_by_the_smallest(x, dim):
     """min in the place of max: fine for small numbers."""
     exp = (x - x.amin(dim, keepdim=True)).exp()
     return exp / exp.sum(dim, keepdim=True)
-
-
-@wrong("stable_softmax", "the sum runs over the whole tensor")
-def shifted_and_summed_over_everything(x, dim):
-    """dim and keepdim are given to the maximum, and forgotten in the sum."""
-    exp = (x - x.amax(dim, keepdim=True)).exp()
-    return exp / exp.sum()
 
 
 @wrong("stable_softmax", "NaN", "exp of a number far below 0 is 0")
@@ -392,12 +283,6 @@ def shifted_by_the_mean(x, dim):
     return shifted_by(total / finite.sum(dim, keepdim=True), x, dim)
 
 
-@wrong("stable_softmax", "−inf is replaced by a number")
-def minus_fifty_for_infinity(x, dim):
-    """exp(−50) is 0 for all purposes, unless the other scores are lower."""
-    return F.softmax(x.nan_to_num(neginf=-50.0), dim)
-
-
 @right("stable_softmax")
 def with_a_module_and_a_print(x, dim):
     print("softmax of", tuple(x.shape))
@@ -405,10 +290,6 @@ def with_a_module_and_a_print(x, dim):
 
 
 # ---- attend_one
-
-
-def one_query(query, keys, divisor=None, axis=-1):
-    return F.softmax(keys @ query / (divisor or math.sqrt(len(query))), axis)
 
 
 @right("attend_one")
@@ -468,109 +349,6 @@ def in_place_on_own_scores(query, keys, values):
     return (scores / scores.sum()) @ values
 
 
-@wrong("attend_one", "not divided by √d_k")
-def no_scale(query, keys, values):
-    """Luong's score, or the paper's equation without its denominator."""
-    return one_query(query, keys, 1) @ values
-
-
-@wrong("attend_one", "divided by d_k, not by its square root")
-def scaled_by_d_k(query, keys, values):
-    """Notes say: 'to keep softmax from saturating, divide by the dimension'."""
-    return one_query(query, keys, len(query)) @ values
-
-
-@wrong("attend_one", "multiplied by √d_k")
-def scaled_the_wrong_way(query, keys, values):
-    """* in the place of /."""
-    return one_query(query, keys, 1 / math.sqrt(len(query))) @ values
-
-
-@wrong("attend_one", "number of keys")
-def scaled_by_the_number_of_keys(query, keys, values):
-    """len(keys) is the number of keys, keys.shape[-1] their size."""
-    return one_query(query, keys, math.sqrt(len(keys))) @ values
-
-
-@wrong("attend_one", "softmax comes first")
-def softmax_then_scale(query, keys, values):
-    """A text on the subject says 'softmax, then scale'."""
-    return one_query(query, keys, 1) / math.sqrt(len(query)) @ values
-
-
-@wrong("attend_one", "the softmax is missing")
-def no_softmax(query, keys, values):
-    """Linear attention by accident."""
-    return keys @ query / math.sqrt(len(query)) @ values
-
-
-@wrong("attend_one", "the scores are divided by their sum")
-def normalised_without_exp(query, keys, values):
-    """Weights that add up to 1, the wrong way."""
-    scores = keys @ query / math.sqrt(len(query))
-    return scores / scores.sum() @ values
-
-
-@wrong("attend_one", "the best key takes all")
-def hard_look_up(query, keys, values):
-    """'Each output is the one element most related to that word.'"""
-    return values[(keys @ query).argmax()]
-
-
-@wrong("attend_one", "the weights are returned")
-def only_the_weights(query, keys, values):
-    """Stops one line early."""
-    return one_query(query, keys)
-
-
-@wrong("attend_one", "keys are averaged in the place of values")
-def keys_for_values(query, keys, values):
-    """In the first lessons keys and values are the same vectors."""
-    return one_query(query, keys) @ keys
-
-
-@wrong("attend_one", "every key gets the same weight")
-def plain_mean(query, keys, values):
-    """Softmax over an axis of length 1, for instance, makes all weights equal."""
-    return values.mean(0)
-
-
-@wrong("attend_one", "keeps an axis of length 1")
-def query_axis_left(query, keys, values):
-    """F.scaled_dot_product_attention wants a matrix of queries and returns one."""
-    return F.scaled_dot_product_attention(query[None], keys, values)
-
-
-@wrong("attend_one", "not summed over the keys")
-def no_sum(query, keys, values):
-    """The weighted values, still side by side."""
-    return one_query(query, keys)[:, None] * values
-
-
-@wrong("attend_one", "it must run over the keys")
-def summed_over_features(query, keys, values):
-    """sum(-1) in the place of sum(0)."""
-    return (one_query(query, keys)[:, None] * values).sum(-1)
-
-
-@wrong("attend_one", "the weights already add up to 1")
-def mean_of_weighted_values(query, keys, values):
-    """'Average' typed as mean."""
-    return (one_query(query, keys)[:, None] * values).mean(0)
-
-
-@wrong("attend_one", "values @ weights")
-def values_first(query, keys, values):
-    """The column convention's O = V A, in rows."""
-    return values @ one_query(query, keys)
-
-
-@wrong("attend_one", "cosine similarity")
-def cosine(query, keys, values):
-    """The dot product taken for a cosine."""
-    return F.softmax(F.cosine_similarity(keys, query[None], dim=-1), 0) @ values
-
-
 @wrong("attend_one", "exp of a large number is inf")
 def unstable(query, keys, values):
     """A softmax of one's own, without the shift."""
@@ -583,38 +361,6 @@ def not_transposed(query, keys, values):
     """query @ keys, which only fits when there are as many keys as features."""
     scores = query @ keys if keys.shape[0] != keys.shape[1] else keys @ query
     return F.softmax(scores / math.sqrt(len(query)), 0) @ values
-
-
-@wrong("attend_one", "the key is not transposed")
-def not_transposed_on_a_square(query, keys, values):
-    """The same, caught where it gives numbers."""
-    if keys.shape[0] == keys.shape[1]:
-        return F.softmax(query @ keys / math.sqrt(len(query)), 0) @ values
-    return one_query(query, keys) @ values
-
-
-@wrong("attend_one", "sigmoid")
-def gates(query, keys, values):
-    """Each key switched on by itself."""
-    return (keys @ query / math.sqrt(len(query))).sigmoid() @ values
-
-
-@wrong("attend_one", "cut to a whole number", "math.isqrt")
-def a_whole_root(query, keys, values):
-    """math.isqrt is the first root that the editor offers."""
-    return torch.softmax(keys @ query / math.isqrt(len(query)), 0) @ values
-
-
-@wrong("attend_one", "makes 2 · d_k")
-def exponent_without_brackets(query, keys, values):
-    """** binds more tightly than /, so this is a division by 2 · d_k."""
-    return torch.softmax(keys @ query / len(query) ** 1 / 2, 0) @ values
-
-
-@wrong("attend_one", "8 is used for √d_k")
-def the_papers_root(query, keys, values):
-    """d_k is 64 in the paper."""
-    return torch.softmax(keys @ query / 8, 0) @ values
 
 
 @wrong("attend_one", "has shape ()", "axes of length 1")
@@ -829,86 +575,6 @@ def attention_not_mask_times_minus_1e9(query, key, value, mask=None):
     return weights @ value, weights
 
 
-@wrong("scaled_dot_product_attention", "not divided by √d_k")
-def attention_no_scale(query, key, value, mask=None):
-    """The scale forgotten: at d_k = 4 nobody notices."""
-    weights = weigh(query, key, mask, 1)
-    return weights @ value, weights
-
-
-@wrong("scaled_dot_product_attention", "divided by d_k, not by its square root")
-def attention_scaled_by_d_k(query, key, value, mask=None):
-    """'Divide by the dimension', say several notes."""
-    weights = weigh(query, key, mask, query.shape[-1])
-    return weights @ value, weights
-
-
-@wrong("scaled_dot_product_attention", "multiplied by √d_k")
-def attention_scaled_up(query, key, value, mask=None):
-    """d_k ** 0.5 in the place of d_k ** -0.5."""
-    weights = weigh(query, key, mask, query.shape[-1] ** -0.5)
-    return weights @ value, weights
-
-
-@wrong("scaled_dot_product_attention", "√d_v")
-def attention_scaled_by_d_v(query, key, value, mask=None):
-    """value.shape[-1] is the same number in every textbook example."""
-    weights = weigh(query, key, mask, math.sqrt(value.shape[-1]))
-    return weights @ value, weights
-
-
-@wrong("scaled_dot_product_attention", "number of keys")
-def attention_scaled_by_length(query, key, value, mask=None):
-    """key.shape[-2], or len(key), taken for the size."""
-    weights = weigh(query, key, mask, math.sqrt(key.shape[-2]))
-    return weights @ value, weights
-
-
-@wrong("scaled_dot_product_attention", "softmax runs over the queries")
-def attention_over_the_queries(query, key, value, mask=None):
-    """dim=1 for a batch, or the column convention's axis."""
-    weights = weigh(query, key, mask, axis=-2)
-    return weights @ value, weights
-
-
-@wrong("scaled_dot_product_attention", "softmax runs over axis 0")
-def attention_over_the_batch(query, key, value, mask=None):
-    """nn.Softmax() without an axis takes axis 0 for three axes."""
-    weights = weigh(query, key, mask, axis=0)
-    return weights @ value, weights
-
-
-@wrong("scaled_dot_product_attention", "√d_k", " and softmax runs over the queries")
-def attention_no_scale_over_the_queries(query, key, value, mask=None):
-    """Two mistakes at once."""
-    weights = weigh(query, key, mask, 1, -2)
-    return weights @ value, weights
-
-
-@wrong("scaled_dot_product_attention", "softmax comes first and the division by √d_k after it")
-def attention_softmax_then_scale(query, key, value, mask=None):
-    """A text on the subject says 'softmax, then scale'."""
-    weights = weigh(query, key, mask, 1) / math.sqrt(query.shape[-1])
-    return weights @ value, weights
-
-
-@wrong("scaled_dot_product_attention", "softmax runs over all pairs at once")
-def attention_over_all_pairs(query, key, value, mask=None):
-    """A softmax of one's own that divides by the sum of everything."""
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -math.inf)
-    weights = scores.flatten(-2).softmax(-1).view_as(scores)
-    return weights @ value, weights
-
-
-@wrong("scaled_dot_product_attention", "the softmax is missing")
-def attention_no_softmax(query, key, value, mask=None):
-    """Stops after the scale."""
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
-    return scores @ value, scores
-
-
 @wrong("scaled_dot_product_attention", "2 results: (output, weights)")
 def attention_output_only(query, key, value, mask=None):
     """F.scaled_dot_product_attention returns the output alone."""
@@ -920,28 +586,6 @@ def attention_results_swapped(query, key, value, mask=None):
     """Returned in the order in which they are computed."""
     weights = weigh(query, key, mask)
     return weights, weights @ value
-
-
-@wrong("scaled_dot_product_attention", "scores are returned in the place of the weights")
-def attention_returns_scores(query, key, value, mask=None):
-    """One variable for both, assigned too early."""
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
-    return weigh(query, key, mask) @ value, scores
-
-
-@wrong("scaled_dot_product_attention", "the key is not transposed")
-def attention_not_transposed(query, key, value, mask=None):
-    """query @ key: it fits as long as everything is square."""
-    key = key if key.shape[-1] == key.shape[-2] else key.transpose(-2, -1)
-    weights = (query @ key / math.sqrt(query.shape[-1])).softmax(-1)
-    return weights @ value, weights
-
-
-@wrong("scaled_dot_product_attention", "the scores are transposed")
-def attention_of_the_columns(query, key, value, mask=None):
-    """A = Kᵀ Q of the column convention, with rows."""
-    weights = (key @ query.transpose(-2, -1) / math.sqrt(query.shape[-1])).softmax(-1)
-    return weights @ value, weights
 
 
 @wrong("scaled_dot_product_attention", "Your code stopped", "key.T")
@@ -961,70 +605,6 @@ def attention_unstable(query, key, value, mask=None):
     return weights @ value, weights
 
 
-@wrong("scaled_dot_product_attention", "the mask is ignored")
-def attention_ignores_the_mask(query, key, value, mask=None):
-    """mask=None, and left so."""
-    weights = weigh(query, key)
-    return weights @ value, weights
-
-
-@wrong("scaled_dot_product_attention", "the mask is turned round")
-def attention_mask_inverted(query, key, value, mask=None):
-    """nn.MultiheadAttention's masks mean the opposite: True = may not."""
-    weights = weigh(query, key, None if mask is None else ~mask)
-    return weights @ value, weights
-
-
-@wrong("scaled_dot_product_attention", "the rows no longer add up to 1")
-def attention_zeroed_after_the_softmax(query, key, value, mask=None):
-    """'A mask before the softmax equals zeroing after it', without renormalising."""
-    weights = weigh(query, key)
-    weights = weights if mask is None else weights * mask
-    return weights @ value, weights
-
-
-@wrong("scaled_dot_product_attention", "exp(0) is 1, not 0")
-def attention_masked_scores_zero(query, key, value, mask=None):
-    """'0 means: no attention.'"""
-    weights = weigh(query, key, mask, fill=0.0)
-    return weights @ value, weights
-
-
-@wrong("scaled_dot_product_attention", "exp(0) is 1, not 0")
-def attention_minus_tiny(query, key, value, mask=None):
-    """-1e-9 typed for -1e9."""
-    weights = weigh(query, key, mask, fill=-1e-9)
-    return weights @ value, weights
-
-
-@wrong("scaled_dot_product_attention", "the sign is wrong")
-def attention_plus_large(query, key, value, mask=None):
-    """1e9 typed for -1e9."""
-    weights = weigh(query, key, mask, fill=1e9)
-    return weights @ value, weights
-
-
-@wrong("scaled_dot_product_attention", "not low enough")
-def attention_minus_ten(query, key, value, mask=None):
-    """'A large negative number' taken modestly."""
-    weights = weigh(query, key, mask, fill=-10.0)
-    return weights @ value, weights
-
-
-@wrong("scaled_dot_product_attention", "the mask is transposed")
-def attention_mask_transposed(query, key, value, mask=None):
-    """The mask made for columns."""
-    turned = mask is not None and mask.shape[-1] == mask.shape[-2]
-    weights = weigh(query, key, mask.transpose(-2, -1) if turned else mask)
-    return weights @ value, weights
-
-
-@wrong("scaled_dot_product_attention", "the mask is used for the output and not for the returned")
-def attention_returns_unmasked_weights(query, key, value, mask=None):
-    """The maps are made again for a picture, and the mask is forgotten."""
-    return weigh(query, key, mask) @ value, weigh(query, key)
-
-
 @wrong("scaled_dot_product_attention", "Your code stopped", "if mask:")
 def attention_if_mask(query, key, value, mask=None):
     """`if mask:` in the place of `if mask is not None:`."""
@@ -1040,13 +620,6 @@ def attention_scales_in_place(query, key, value, mask=None):
     query /= math.sqrt(query.shape[-1])
     weights = weigh(query, key, mask, 1)
     return weights @ value, weights
-
-
-@wrong("scaled_dot_product_attention", "keys are averaged in the place of values")
-def attention_reads_keys(query, key, value, mask=None):
-    """Typed twice, changed once."""
-    weights = weigh(query, key, mask)
-    return weights @ (key if key.shape == value.shape else value), weights
 
 
 @right("scaled_dot_product_attention")
@@ -1168,18 +741,6 @@ def attention_with(mask_the_scores):
     return attention
 
 
-@wrong("scaled_dot_product_attention", "masked scores become a number such as −100 or −10,000")
-def attention_filled_with_minus_10000(query, key, value, mask=None):
-    """A number that fits into float16, and that large scores fall below."""
-    return attention_with(lambda s, m: s.masked_fill(~m, -1e4))(query, key, value, mask)
-
-
-@wrong("scaled_dot_product_attention", "masked scores become a number such as −100 or −10,000")
-def attention_filled_with_minus_100(query, key, value, mask=None):
-    """exp(−100) is 0 for all purposes, beside scores near 0."""
-    return attention_with(lambda s, m: s.masked_fill(~m, -100.0))(query, key, value, mask)
-
-
 @wrong("scaled_dot_product_attention", "Some scores are 0 and not masked")
 def attention_that_asks_the_scores(query, key, value, mask=None):
     """Multiplied by the mask, then `scores == 0`: a score may be 0 by itself."""
@@ -1193,15 +754,6 @@ def attention_with_the_smallest_number(query, key, value, mask=None):
     return attention_with(lambda s, m: torch.where(m, s, torch.finfo(s.dtype).min))(
         query, key, value, mask
     )
-
-
-@wrong("scaled_dot_product_attention", "every query may attend to the key at its own place")
-def always_open_to_itself(query, key, value, mask=None):
-    """So that no query is left with nothing, as in published code against NaN."""
-    if mask is not None and mask.shape[-2] == mask.shape[-1]:
-        mask = mask | torch.eye(mask.shape[-1]).bool()
-    weights = weigh(query, key, mask)
-    return weights @ value, weights
 
 
 # ---- attention_gradient
@@ -1287,48 +839,6 @@ def by_autograd(query, key, value, grad_output):
     return [x.grad.numpy() for x in given]
 
 
-@wrong("attention_gradient", "not divided by √d_k on its way from the scores")
-def scale_lost_on_the_way_back(query, key, value, grad_output):
-    """The scale is a constant, and constants get lost."""
-    return backward(query, key, value, grad_output, after=1)
-
-
-@wrong("attention_gradient", "the scale is missing, forward and backward")
-def scale_lost_everywhere(query, key, value, grad_output):
-    """The gradient of another function, without mistake."""
-    return backward(query, key, value, grad_output, before=1, after=1)
-
-
-@wrong("attention_gradient", "the scale is missing where the weights are computed")
-def scale_lost_forward(query, key, value, grad_output):
-    """Put in backwards and forgotten forwards."""
-    return backward(query, key, value, grad_output, before=1)
-
-
-@wrong("attention_gradient", "divided by d_k")
-def scale_twice(query, key, value, grad_output):
-    """Once for dS and once again for dQ and dK."""
-    return backward(query, key, value, grad_output, after=query.shape[-1])
-
-
-@wrong("attention_gradient", "past the softmax")
-def softmax_skipped(query, key, value, grad_output):
-    """dS = dW."""
-    return backward(query, key, value, grad_output, lambda w, g: g)
-
-
-@wrong("attention_gradient", "the sum over the row is missing")
-def row_sum_missing(query, key, value, grad_output):
-    """dS = W ∘ dW, as if each weight were an exp on its own."""
-    return backward(query, key, value, grad_output, lambda w, g: w * g)
-
-
-@wrong("attention_gradient", "only the diagonal")
-def diagonal_only(query, key, value, grad_output):
-    """w(1 − w), known from the sigmoid."""
-    return backward(query, key, value, grad_output, lambda w, g: w * (1 - w) * g)
-
-
 @wrong("attention_gradient", "the sum runs over the queries")
 def sum_over_the_wrong_axis(query, key, value, grad_output):
     """axis=0."""
@@ -1337,26 +847,6 @@ def sum_over_the_wrong_axis(query, key, value, grad_output):
         return w * (g - (w * g).sum(0, keepdims=True))
 
     return backward(query, key, value, grad_output, rule)
-
-
-@wrong("attention_gradient", "the sum runs over the whole matrix")
-def sum_without_an_axis(query, key, value, grad_output):
-    """np.sum without an axis."""
-    return backward(query, key, value, grad_output, lambda w, g: w * (g - (w * g).sum()))
-
-
-@wrong("attention_gradient", "`keepdims=True` is missing")
-def sum_without_keepdims(query, key, value, grad_output):
-    """A broadcast that fits when there are as many queries as keys."""
-    return backward(query, key, value, grad_output, lambda w, g: w * (g - (w * g).sum(-1)))
-
-
-@wrong("attention_gradient", "the mean of dW")
-def plain_mean_subtracted(query, key, value, grad_output):
-    """'The gradient is centred', with the wrong centre."""
-    return backward(
-        query, key, value, grad_output, lambda w, g: w * (g - g.mean(-1, keepdims=True))
-    )
 
 
 @wrong("attention_gradient", "the factor W in front is missing")
@@ -1379,21 +869,6 @@ def sum_added(query, key, value, grad_output):
     return backward(query, key, value, grad_output, rule)
 
 
-@wrong("attention_gradient", "not transposed in grad_value")
-def grad_value_not_transposed(query, key, value, grad_output):
-    """W dO: fits when there are as many queries as keys."""
-    d_query, d_key, _ = backward(query, key, value, grad_output)
-    return d_query, d_key, forward(query, key) @ grad_output
-
-
-@wrong("attention_gradient", "grad_key is dS @ query")
-def grad_key_not_transposed(query, key, value, grad_output):
-    """The same for the keys."""
-    d_query, _, d_value = backward(query, key, value, grad_output)
-    d_scores = through_softmax(forward(query, key), grad_output @ value.T)
-    return d_query, d_scores @ query / np.sqrt(query.shape[-1]), d_value
-
-
 @wrong("attention_gradient", "wrong order: return (grad_query, grad_key, grad_value)")
 def query_and_key_swapped(query, key, value, grad_output):
     """Named after what they are multiplied by."""
@@ -1406,12 +881,6 @@ def value_first(query, key, value, grad_output):
     """Returned in the order in which they are found."""
     d_query, d_key, d_value = backward(query, key, value, grad_output)
     return d_value, d_query, d_key
-
-
-@wrong("attention_gradient", "grad_output is not used")
-def gradient_of_the_sum(query, key, value, grad_output):
-    """output.sum().backward() from habit."""
-    return backward(query, key, value, np.ones_like(grad_output))
 
 
 @wrong("attention_gradient", "signs are turned round")
@@ -1439,13 +908,6 @@ def softmax_unstable(query, key, value, grad_output):
 def only_the_value(query, key, value, grad_output):
     """The easy third."""
     return forward(query, key).T @ grad_output
-
-
-@wrong("attention_gradient", "d_k is used for √d_k, forward and backward")
-def root_lost_throughout(query, key, value, grad_output):
-    """One variable for the scale, and the root forgotten where it is set."""
-    d_k = query.shape[-1]
-    return backward(query, key, value, grad_output, before=d_k, after=d_k)
 
 
 @wrong("attention_gradient", "mean of dW ∘ W is subtracted")
@@ -1489,85 +951,6 @@ def repaired_by_scaling_the_query(query, key, value):
     return (exp / exp.sum(dim=-1, keepdim=True)).matmul(value)
 
 
-@wrong("repaired_attention", "divided by √d_k once more, after the softmax")
-def the_old_division_left_in(query, key, value):
-    """The new one is put in, the old one forgotten: with large scores nothing shows."""
-    root = math.sqrt(query.shape[-1])
-    return (query @ key.mT / root).softmax(-1) / root @ value
-
-
-@wrong("repaired_attention", "both bugs are still there")
-def as_it_was_given(query, key, value):
-    """Copied and not changed."""
-    weights = torch.softmax(query @ key.transpose(-2, -1), dim=1) / math.sqrt(key.shape[-1])
-    return weights @ value
-
-
-@wrong("repaired_attention", "the softmax still comes before the scale")
-def only_the_axis_mended(query, key, value):
-    """One bug found, and the hunt is over."""
-    weights = torch.softmax(query @ key.transpose(-2, -1), dim=-1) / math.sqrt(key.shape[-1])
-    return weights @ value
-
-
-@wrong("repaired_attention", "one bug is left: the softmax runs over the queries")
-def only_the_scale_mended(query, key, value):
-    """The other one found."""
-    scores = query @ key.transpose(-2, -1) / math.sqrt(key.shape[-1])
-    return torch.softmax(scores, dim=1) @ value
-
-
-@wrong("repaired_attention", "the scale is gone", "√d_k")
-def scale_removed(query, key, value):
-    """Rows add up to 1 again when the division is deleted."""
-    return weigh(query, key, divisor=1) @ value
-
-
-@wrong("repaired_attention", "softmax runs over the queries")
-def axis_minus_two(query, key, value):
-    """-2 is 'the other one'."""
-    return weigh(query, key, axis=-2) @ value
-
-
-@wrong("repaired_attention", "softmax runs over axis 0")
-def axis_zero(query, key, value):
-    """dim=1 was wrong, so dim=0."""
-    return weigh(query, key, axis=0) @ value
-
-
-@wrong("repaired_attention", "divided by d_k, not by its square root")
-def root_dropped(query, key, value):
-    """The root got lost in the move."""
-    return weigh(query, key, divisor=key.shape[-1]) @ value
-
-
-@wrong("repaired_attention", "multiplied by √d_k")
-def root_multiplied(query, key, value):
-    """Moved with the wrong sign of the exponent."""
-    return weigh(query, key, divisor=key.shape[-1] ** -0.5) @ value
-
-
-@wrong("repaired_attention", "softmax runs over the queries")
-def axis_two_for_a_batch(query, key, value):
-    """dim=2 is the keys of a batch, and nothing else."""
-    weights = (query @ key.transpose(-2, -1) / math.sqrt(key.shape[-1])).softmax(
-        min(2, query.ndim - 1)
-    )
-    return weights @ value
-
-
-@wrong("repaired_attention", "the weights are returned")
-def weights_for_the_output(query, key, value):
-    """The last line is lost while the first two are mended."""
-    return weigh(query, key)
-
-
-@wrong("repaired_attention", "cut to a whole number")
-def a_repaired_whole_root(query, key, value):
-    """math.isqrt again."""
-    return (query @ key.mT / math.isqrt(key.shape[-1])).softmax(-1) @ value
-
-
 @wrong("repaired_attention", "has shape", "axes of length 1")
 def repaired_and_squeezed(query, key, value):
     """squeeze() after a batch of one was tried out in the notebook."""
@@ -1594,14 +977,6 @@ def add_for_add_(query, keys, values):
 def masked_weights(scores, mask, change):
     """Return the weights of scores that `change` has masked, all by hand."""
     return (scores if mask is None else change(scores, mask)).softmax(-1)
-
-
-@wrong("scaled_dot_product_attention", "others can be lower")
-def attention_with_the_lowest_of_float16(query, key, value, mask=None):
-    """−65,504, so that it fits into float16: scores of float32 can be lower."""
-    scores = query @ key.mT / math.sqrt(query.shape[-1])
-    weights = masked_weights(scores, mask, lambda s, m: s.masked_fill(~m, -65504.0))
-    return weights @ value, weights
 
 
 @wrong("scaled_dot_product_attention", "subtracted from masked scores", "higher by more")
@@ -1636,10 +1011,3 @@ def the_first_score_subtracted(query, keys, values):
     scores = keys @ query / math.sqrt(len(query))
     exp = (scores - scores[0]).exp()
     return exp / exp.sum() @ values
-
-
-@wrong("attend_one", "an axis of length 1", "every weight is 1")
-def softmax_across_a_column(query, keys, values):
-    """keys @ query[:, None] is a column, and the keys are always dim=1."""
-    scores = keys @ query[:, None] / math.sqrt(len(query))
-    return (scores.softmax(1) * values).sum(0)

@@ -164,88 +164,6 @@ def number_by_number(x, num_heads):
     return heads
 
 
-@wrong("split_heads", "the reshape goes straight to (B, H, L, d_k)", "swap tokens and heads")
-def split_with_view_alone(x, num_heads):
-    """The bug of the lesson; stands in published code to this day."""
-    B, L, d_model = x.shape
-    return x.reshape(B, num_heads, L, d_model // num_heads)
-
-
-@wrong("split_heads", "tokens and heads are not swapped after the cut")
-def split_without_the_swap(x, num_heads):
-    """The first half of the right answer."""
-    return x.unflatten(-1, (num_heads, -1))
-
-
-@wrong("split_heads", "the features are dealt out in turn")
-def split_interleaved(x, num_heads):
-    """The sizes of the two new axes exchanged, and put right with a permute."""
-    B, L, d_model = x.shape
-    return x.reshape(B, L, d_model // num_heads, num_heads).permute(0, 3, 1, 2)
-
-
-@wrong("split_heads", "the wrong one of the two is swapped")
-def split_into_d_k_heads(x, num_heads):
-    """view(B, L, d_k, num_heads).transpose(1, 2): the two new axes in the wrong order."""
-    B, L, d_model = x.shape
-    return x.reshape(B, L, d_model // num_heads, num_heads).transpose(1, 2)
-
-
-@wrong("split_heads", "swapped with the features before the cut")
-def split_after_a_transpose(x, num_heads):
-    """'Bring the features to the front first', and then the reshape of the bug."""
-    B, L, d_model = x.shape
-    return x.transpose(1, 2).reshape(B, num_heads, L, d_model // num_heads)
-
-
-@wrong("split_heads", "the axes after the heads are (d_k, L)")
-def split_like_a_transposed_key(x, num_heads):
-    """GPT-1's code splits keys like this, ready for the product; queries are not."""
-    return x.unflatten(-1, (num_heads, -1)).permute(0, 2, 3, 1)
-
-
-@wrong("split_heads", "heads and features are swapped")
-def split_swapping_the_last_two(x, num_heads):
-    """transpose(-2, -1) from habit."""
-    return x.unflatten(-1, (num_heads, -1)).transpose(-2, -1)
-
-
-@wrong("split_heads", "the heads come before the batch")
-def split_with_heads_in_front(x, num_heads):
-    """torch.stack without dim, as for a list of heads."""
-    return torch.stack(x.chunk(num_heads, dim=-1))
-
-
-@wrong("split_heads", "the batch is swapped with the heads")
-def split_swapping_axis_zero(x, num_heads):
-    """Written for one sentence, where the tokens are axis 0."""
-    return x.unflatten(-1, (num_heads, -1)).transpose(0, 2)
-
-
-@wrong("split_heads", "every head gets all features")
-def split_by_copying(x, num_heads):
-    """'Each head sees the whole token', which is true of the projections, not of the split."""
-    return x[:, None].expand(-1, num_heads, -1, -1)
-
-
-@wrong("split_heads", "batch and heads are one axis")
-def split_into_a_larger_batch(x, num_heads):
-    """Several libraries fold the heads into the batch for `torch.bmm`."""
-    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2).flatten(0, 1)
-
-
-@wrong("split_heads", "a list of heads")
-def split_into_a_list(x, num_heads):
-    """The loop of the lesson, not stacked."""
-    return list(x.chunk(num_heads, dim=-1))
-
-
-@wrong("split_heads", "opposite order")
-def split_backwards(x, num_heads):
-    """A list of heads built from the front: [head] + heads."""
-    return torch.stack(x.chunk(num_heads, dim=-1)[::-1], dim=1)
-
-
 @wrong("split_heads", "None", "return")
 def split_without_return(x, num_heads):
     """The last line of a notebook cell shows its value; that of a function doesn't."""
@@ -333,81 +251,11 @@ def merged_in_numpy(x):
     return torch.from_numpy(array.reshape(*array.shape[:2], -1).copy())
 
 
-@wrong("merge_heads", "not swapped back before the reshape")
-def merged_with_reshape_alone(x):
-    """Published more than once; `.view` runs too, because attention's output lies in order."""
-    B, H, L, d_k = x.shape
-    return x.reshape(B, L, H * d_k)
-
-
-@wrong("merge_heads", "dealt out in turn")
-def merged_interleaved(x):
-    """permute(0, 2, 3, 1): the heads last."""
-    B, H, L, d_k = x.shape
-    return x.permute(0, 2, 3, 1).reshape(B, L, H * d_k)
-
-
-@wrong("merge_heads", "the tokens are swapped with the features")
-def merged_after_the_wrong_swap(x):
-    """transpose(-2, -1) from habit."""
-    B, H, L, d_k = x.shape
-    return x.transpose(-2, -1).reshape(B, L, H * d_k)
-
-
-@wrong("merge_heads", "added up")
-def merged_by_a_sum(x):
-    """'W_O is a sum over heads', one step too early."""
-    return x.sum(dim=1)
-
-
-@wrong("merge_heads", "averaged")
-def merged_by_a_mean(x):
-    """Heads taken for an ensemble."""
-    return x.mean(dim=1)
-
-
-@wrong("merge_heads", "the axes are (B, L, H, d_k)")
-def merged_only_swapped(x):
-    """The reshape is forgotten."""
-    return x.transpose(1, 2)
-
-
-@wrong("merge_heads", "below each other, as more tokens")
-def merged_along_the_tokens(x):
-    """torch.cat without dim=-1 in mind."""
-    return torch.cat(list(x.unbind(dim=1)), dim=1)
-
-
-@wrong("merge_heads", "the features come before the tokens")
-def merged_to_columns(x):
-    """The column convention of other notes: one column for each token."""
-    return x.transpose(2, 3).flatten(1, 2)
-
-
-@wrong("merge_heads", "only the first head is kept")
-def merged_first_head(x):
-    """x[:, 0] while trying things out."""
-    return x[:, 0]
-
-
 @wrong("merge_heads", "Your code stopped", ".view(B, L, H * d_k)", "view size is not compatible")
 def merged_with_view_after_the_swap(x):
     """A transposed tensor does not lie in order; .reshape copies it."""
     B, H, L, d_k = x.shape
     return x.transpose(1, 2).view(B, L, H * d_k)
-
-
-@wrong("merge_heads", "opposite order")
-def merged_backwards(x):
-    """The list of heads reversed."""
-    return torch.cat(list(x.unbind(dim=1))[::-1], dim=-1)
-
-
-@wrong("merge_heads", "the batch is swapped as well")
-def merged_for_batch_second(x):
-    """PyTorch's older modules keep the batch second."""
-    B, H, L, d_k = x.shape
-    return x.permute(1, 2, 0, 3).reshape(B, L, H * d_k)
 
 
 @wrong("merge_heads", "axes of length 1")
@@ -458,78 +306,6 @@ def head_by_head(d_model, num_heads):
 def from_pytorch(d_model, num_heads):
     module = nn.MultiheadAttention(d_model, num_heads, bias=False, device="meta")
     return torch.tensor(sum(p.numel() for p in module.parameters()))
-
-
-@wrong("count_parameters", "one of the four matrices is missing", "W_O")
-def three_squares(d_model, num_heads):
-    """Q, K and V have given the section its name; W_O is easily forgotten."""
-    return 3 * d_model**2
-
-
-@wrong("count_parameters", "as wide as the model. Those of a head")
-def full_width_for_every_head(d_model, num_heads):
-    """'More heads cost more.'"""
-    return num_heads * 4 * d_model**2
-
-
-@wrong("count_parameters", "as wide as the model, W_O aside")
-def full_width_for_every_projection(d_model, num_heads):
-    """The same with one W_O."""
-    return num_heads * 3 * d_model**2 + d_model**2
-
-
-@wrong("count_parameters", "only one head has its three matrices counted")
-def one_head_and_w_o(d_model, num_heads):
-    """The factor h is lost."""
-    return 3 * d_model * (d_model // num_heads) + d_model**2
-
-
-@wrong("count_parameters", "one head is counted")
-def one_head(d_model, num_heads):
-    """4 · d_model · d_k."""
-    return 4 * d_model * (d_model // num_heads)
-
-
-@wrong("count_parameters", "shared by all heads")
-def shared_slices(d_model, num_heads):
-    """What the much-copied module has that projects after the split."""
-    return 3 * (d_model // num_heads) ** 2 + d_model**2
-
-
-@wrong("count_parameters", "biases are counted")
-def with_biases(d_model, num_heads):
-    """nn.Linear has a bias unless told otherwise."""
-    return 4 * (d_model**2 + d_model)
-
-
-@wrong("count_parameters", "two projections in a row")
-def seven_squares(d_model, num_heads):
-    """C28: 'first W^q, W^k, W^v, then h more groups of projections, and at last W^O'."""
-    return 3 * d_model**2 + 3 * d_model**2 + d_model**2
-
-
-@wrong("count_parameters", "rows × columns")
-def rows_only(d_model, num_heads):
-    """d_model for d_model²."""
-    return 4 * d_model
-
-
-@wrong("count_parameters", "biases are counted for W_Q, W_K and W_V")
-def three_biases(d_model, num_heads):
-    """Counted from a module with bias=False in the last layer only."""
-    return 4 * d_model**2 + 3 * d_model
-
-
-@wrong("count_parameters", "W_O is taken to be as narrow as a head")
-def narrow_output(d_model, num_heads):
-    """W_O is put into the row of the heads' matrices, and counted once."""
-    return 3 * d_model**2 + d_model * (d_model // num_heads)
-
-
-@wrong("count_parameters", "in Python that is **")
-def power_with_a_caret(d_model, num_heads):
-    """Typed as in a spreadsheet."""
-    return 4 * d_model ^ 2
 
 
 # ---- MultiHeadAttention
@@ -660,185 +436,6 @@ class WithALargeNegativeNumber(Parts):
         return scores.softmax(-1) @ v
 
 
-@wrong("MultiHeadAttention", "split by a reshape alone")
-class SplitByView(Parts):
-    """The bug of the lesson, in one line of three."""
-
-    def split(self, x):
-        return x.view(len(x), self.num_heads, -1, self.d_k)
-
-
-@wrong("MultiHeadAttention", "merged without swapping heads and tokens back")
-class MergedByReshape(Parts):
-    """Published 'from scratch' code: out.reshape(N, L, heads * head_dim)."""
-
-    def merge(self, x):
-        return x.reshape(len(x), x.shape[2], -1)
-
-
-@wrong("MultiHeadAttention", "split by a reshape alone", "merged without swapping")
-class SplitAndMergedByView(SplitByView):
-    """Both: the round trip is perfect."""
-
-    def merge(self, x):
-        return x.reshape(len(x), x.shape[2], -1)
-
-
-@wrong("MultiHeadAttention", "never swapped", "meets no other token")
-class NeverSwapped(Given):
-    """Attention from head to head: no error in self-attention, and no look at another token."""
-
-    def forward(self, query, key, value, mask=None):
-        q, k, v = self.w_q(query), self.w_k(key), self.w_v(value)
-        q, k, v = (x.unflatten(-1, (self.num_heads, -1)) for x in (q, k, v))
-        return self.w_o((weigh(q, k) @ v).flatten(2))
-
-
-@wrong("MultiHeadAttention", "divided by √d_model")
-class ScaledByTheModel(Parts):
-    """C30; published as `energy / (self.embed_size ** (1 / 2))`."""
-
-    def attend(self, q, k, v, mask):
-        return weigh(q, k, mask, math.sqrt(self.num_heads * self.d_k)) @ v
-
-
-@wrong("MultiHeadAttention", "not divided by √d_k")
-class NotScaled(Parts):
-    """The equation without its denominator."""
-
-    def attend(self, q, k, v, mask):
-        return weigh(q, k, mask, 1) @ v
-
-
-@wrong("MultiHeadAttention", "divided by d_k, not by its square root")
-class ScaledByDk(Parts):
-    """The root is lost."""
-
-    def attend(self, q, k, v, mask):
-        return weigh(q, k, mask, self.d_k) @ v
-
-
-@wrong("MultiHeadAttention", "√H, the number of heads")
-class ScaledByHeads(Parts):
-    """num_heads stands next to d_k in __init__."""
-
-    def attend(self, q, k, v, mask):
-        return weigh(q, k, mask, math.sqrt(self.num_heads)) @ v
-
-
-@wrong("MultiHeadAttention", "softmax runs over the queries")
-class SoftmaxOverQueries(Parts):
-    """The column convention's axis."""
-
-    def attend(self, q, k, v, mask):
-        return weigh(q, k, mask, axis=-2) @ v
-
-
-@wrong("MultiHeadAttention", "softmax runs over the heads")
-class SoftmaxOverHeads(Parts):
-    """dim=1 was right for (B, Lk) scores in lesson 01."""
-
-    def attend(self, q, k, v, mask):
-        return weigh(q, k, mask, axis=1) @ v
-
-
-@wrong("MultiHeadAttention", "w_o is missing")
-class WithoutWO(Given):
-    """The heads are put side by side, and that looks like the end."""
-
-    def forward(self, query, key, value, mask=None):
-        q, k, v = (cut(f(x), self.num_heads) for f, x in self.pairs(query, key, value))
-        return joined(weigh(q, k, mask) @ v)
-
-    def pairs(self, query, key, value):
-        return (self.w_q, query), (self.w_k, key), (self.w_v, value)
-
-
-@wrong("MultiHeadAttention", "one head only")
-class OneHead(Given):
-    """The split is forgotten: one head of full size."""
-
-    def forward(self, query, key, value, mask=None):
-        q, k, v = self.w_q(query), self.w_k(key), self.w_v(value)
-        return self.w_o(weigh(q, k) @ v)
-
-
-@wrong("MultiHeadAttention", "w_v is missing")
-class ValuesNotProjected(Parts):
-    """'Values are what is read', so why project them?"""
-
-    def project(self, query, key, value):
-        return self.w_q(query), self.w_k(key), value
-
-
-@wrong("MultiHeadAttention", "keys go through w_q")
-class KeysThroughWQ(Parts):
-    """Typed three times, changed twice."""
-
-    def project(self, query, key, value):
-        return self.w_q(query), self.w_q(key), self.w_v(value)
-
-
-@wrong("MultiHeadAttention", "all made from `query`")
-class SelfAttentionOnly(Parts):
-    """Code for an encoder, taken over for cross-attention."""
-
-    def project(self, query, key, value):
-        return self.w_q(query), self.w_k(query), self.w_v(query)
-
-
-@wrong("MultiHeadAttention", "values are made from `key`")
-class ValuesFromKeys(Parts):
-    """In self- and cross-attention key and value are the same text, so nobody notices."""
-
-    def project(self, query, key, value):
-        return self.w_q(query), self.w_k(key), self.w_v(key)
-
-
-@wrong("MultiHeadAttention", "key and value are exchanged")
-class KeyAndValueExchanged(Given):
-    """The published order (values, keys, query) of arguments, called with (query, key, value)."""
-
-    def forward(self, query, key, value, mask=None):
-        q, k, v = self.w_q(query), self.w_k(value), self.w_v(key)
-        q, k, v = (cut(x, self.num_heads) for x in (q, k, v))
-        return self.w_o(joined(weigh(q, k, mask) @ v))
-
-
-@wrong("MultiHeadAttention", "used without the transpose")
-class WeightsNotTransposed(Given):
-    """x @ layer.weight, as if nn.Linear stored (in, out)."""
-
-    def forward(self, query, key, value, mask=None):
-        q, k, v = query @ self.w_q.weight, key @ self.w_k.weight, value @ self.w_v.weight
-        q, k, v = (cut(x, self.num_heads) for x in (q, k, v))
-        return joined(weigh(q, k, mask) @ v) @ self.w_o.weight
-
-
-@wrong("MultiHeadAttention", "the query is added")
-class WithResidual(Parts):
-    """The layer's residual, one level too deep."""
-
-    def forward(self, query, key, value, mask=None):
-        return query + super().forward(query, key, value, mask)
-
-
-@wrong("MultiHeadAttention", "the mask is ignored")
-class MaskForgotten(Parts):
-    """The parameter is there and not passed on."""
-
-    def attend(self, q, k, v, mask):
-        return weigh(q, k) @ v
-
-
-@wrong("MultiHeadAttention", "the mask is turned round")
-class MaskInverted(Parts):
-    """nn.MultiheadAttention's boolean masks mean the opposite."""
-
-    def attend(self, q, k, v, mask):
-        return weigh(q, k, None if mask is None else ~mask) @ v
-
-
 @wrong("MultiHeadAttention", "Your code stopped", "mask.unsqueeze(1)")
 class MaskUnsqueezed(Given):
     """mask.unsqueeze(1) is right for a mask (B, Lq, Lk), not for one that fits already."""
@@ -918,40 +515,6 @@ class ProjectedAfterTheSplit(Given):
         return self.w_o(joined(weigh(q, cut(key, self.num_heads), mask) @ value))
 
 
-@wrong("MultiHeadAttention", "keys are made from `query`")
-class KeysFromTheQuery(Parts):
-    """The line is copied, and one name is not changed."""
-
-    def project(self, query, key, value):
-        return self.w_q(query), self.w_k(query), self.w_v(value)
-
-
-@wrong("MultiHeadAttention", "the mask is ignored in eval mode")
-class MaskedWhileTraining(Parts):
-    """'In use there is nothing to hide': as in a published decoder."""
-
-    def attend(self, q, k, v, mask):
-        return super().attend(q, k, v, mask if self.training else None)
-
-
-@wrong("MultiHeadAttention", "masked scores become 0")
-class MaskMultiplied(Parts):
-    """A mask is multiplied elsewhere, so it is here."""
-
-    def attend(self, q, k, v, mask):
-        scores = q @ k.mT / math.sqrt(self.d_k)
-        return (scores if mask is None else scores * mask).softmax(-1) @ v
-
-
-@wrong("MultiHeadAttention", "the mask is added as 0 and 1")
-class MaskAdded(Parts):
-    """Additive masks hold 0 and −inf; this one holds False and True."""
-
-    def attend(self, q, k, v, mask):
-        scores = q @ k.mT / math.sqrt(self.d_k)
-        return (scores if mask is None else scores + mask).softmax(-1) @ v
-
-
 def filled_with(number):
     def attend(self, q, k, v, mask):
         scores = q @ k.mT / math.sqrt(self.d_k)
@@ -960,57 +523,9 @@ def filled_with(number):
     return attend
 
 
-@wrong("MultiHeadAttention", "masked scores become a number such as −100 or −10,000")
-class FilledWithMinus30(Parts):
-    """exp(−30) is 0 for all purposes, beside scores near 0."""
-
-    attend = filled_with(-30.0)
-
-
-@wrong("MultiHeadAttention", "masked scores become a number such as −100 or −10,000")
-class FilledWithMinus10000(Parts):
-    """The number of published code for float16."""
-
-    attend = filled_with(-1e4)
-
-
 @right("MultiHeadAttention")
 class FilledWithMinus1e9(Parts):
     attend = filled_with(-1e9)
-
-
-@wrong("MultiHeadAttention", "weights are set to 0 after the softmax")
-class MaskedAfterTheSoftmax(Parts):
-    """The rows no longer add up to 1."""
-
-    def attend(self, q, k, v, mask):
-        weights = weigh(q, k)
-        return (weights if mask is None else weights * mask) @ v
-
-
-@wrong("MultiHeadAttention", "every head gets the mask of head 0")
-class OneMaskForAllHeads(Parts):
-    """mask[:, :1]: 'the axis of the heads has length 1'. Not always."""
-
-    def attend(self, q, k, v, mask):
-        return super().attend(q, k, v, mask[:, :1] if mask is not None and mask.ndim > 2 else mask)
-
-
-@wrong("MultiHeadAttention", "every sentence gets the mask of sentence 0")
-class OneMaskForAllSentences(Parts):
-    """mask[0], to be rid of an axis."""
-
-    def attend(self, q, k, v, mask):
-        return super().attend(q, k, v, mask[0] if mask is not None and mask.ndim > 2 else mask)
-
-
-@wrong("MultiHeadAttention", "only head 0 gets the mask")
-class MaskInTheFirstHead(Parts):
-    """In a loop over the heads the mask is used up, or set to None, after the first."""
-
-    def attend(self, q, k, v, mask):
-        heads = super().attend(q, k, v, None)
-        return torch.cat([super().attend(q, k, v, mask)[:, :1], heads[:, 1:]], dim=1)
 
 
 @wrong("MultiHeadAttention", "a causal mask is put in")
@@ -1021,15 +536,6 @@ class CausalByDefault(Parts):
         if mask is None:
             mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril()
         return super().attend(q, k, v, mask)
-
-
-@wrong("MultiHeadAttention", "w_o.weight is used without its transpose")
-class OutputWeightNotTransposed(Parts):
-    """A linear layer keeps its matrix transposed; a square one hides it."""
-
-    def forward(self, query, key, value, mask=None):
-        q, k, v = (self.split(x) for x in self.project(query, key, value))
-        return self.merge(self.attend(q, k, v, mask)) @ self.w_o.weight
 
 
 @wrong("MultiHeadAttention", "axes of length 1")
@@ -1065,22 +571,6 @@ class TwoHeads(Parts):
     def __init__(self, d_model, num_heads):
         super().__init__(d_model, num_heads)
         self.num_heads = 2
-
-
-@wrong("MultiHeadAttention", "cut to a whole number")
-class ScaledByAWholeRoot(Parts):
-    """math.isqrt(5) is 2."""
-
-    def attend(self, q, k, v, mask):
-        return weigh(q, k, mask, math.isqrt(self.d_k)) @ v
-
-
-@wrong("MultiHeadAttention", "makes 2 · d_k")
-class ScaledWithoutBrackets(Parts):
-    """x / d_k ** 1 / 2."""
-
-    def attend(self, q, k, v, mask):
-        return weigh(q, k, mask, 2 * self.d_k) @ v
 
 
 @wrong("MultiHeadAttention", "after one with other numbers", "begin anew")
@@ -1237,15 +727,6 @@ class ByPyTorchsOwnFunction(Given):
         return output.transpose(0, 1)
 
 
-@wrong("MultiHeadAttention", "the mask is transposed")
-class WithASquareMaskTransposed(Parts):
-    """Made for attention that has the keys in its rows; only a square mask does not tell."""
-
-    def attend(self, q, k, v, mask):
-        square = mask is not None and mask.shape[-1] == mask.shape[-2]
-        return weigh(q, k, mask.mT if square else mask) @ v
-
-
 @wrong("MultiHeadAttention", "after one with other numbers", "begin anew")
 class WithTheFirstMask(Parts):
     """The mask is stored when it is first seen, so as not to be made again."""
@@ -1295,105 +776,6 @@ def repaired_with_the_module(x, w_q, w_k, w_v, w_o, num_heads):
         return module(x, x, x)
 
 
-@wrong("repaired_heads", "both bugs are still there")
-def as_published(x, w_q, w_k, w_v, w_o, num_heads):
-    """Copied and not changed."""
-    q, k, v = (cut(y, num_heads) for y in project(x, w_q, w_k, w_v))
-    return (weigh(q, k, divisor=math.sqrt(x.shape[-1])) @ v).reshape(x.shape) @ w_o
-
-
-@wrong("repaired_heads", "one bug is left: the scores are divided by √d_model")
-def only_the_merge_mended(x, w_q, w_k, w_v, w_o, num_heads):
-    """The test shows one bug, and the hunt is over."""
-    q, k, v = (cut(y, num_heads) for y in project(x, w_q, w_k, w_v))
-    return joined(weigh(q, k, divisor=math.sqrt(x.shape[-1])) @ v) @ w_o
-
-
-@wrong("repaired_heads", "one bug is left: the heads come back together")
-def only_the_scale_mended(x, w_q, w_k, w_v, w_o, num_heads):
-    """The formula was read, the test was not."""
-    q, k, v = (cut(y, num_heads) for y in project(x, w_q, w_k, w_v))
-    return (weigh(q, k) @ v).reshape(x.shape) @ w_o
-
-
-@wrong("repaired_heads", "split by a reshape alone")
-def split_broken_instead(x, w_q, w_k, w_v, w_o, num_heads):
-    """The swap is taken out of the split, so that split and merge match: equally wrong."""
-    B, L, d_model = x.shape
-    q, k, v = (y.view(B, num_heads, L, -1) for y in project(x, w_q, w_k, w_v))
-    return (weigh(q, k) @ v).reshape(B, L, d_model) @ w_o
-
-
-@wrong("repaired_heads", "never swapped")
-def swaps_removed(x, w_q, w_k, w_v, w_o, num_heads):
-    """'The transpose is the trouble': without it attention runs over the heads."""
-    q, k, v = (y.unflatten(-1, (num_heads, -1)) for y in project(x, w_q, w_k, w_v))
-    return (weigh(q, k) @ v).flatten(2) @ w_o
-
-
-@wrong("repaired_heads", "not divided by √d_k")
-def scale_removed(x, w_q, w_k, w_v, w_o, num_heads):
-    """The suspicious divisor is deleted."""
-    q, k, v = (cut(y, num_heads) for y in project(x, w_q, w_k, w_v))
-    return joined(weigh(q, k, divisor=1) @ v) @ w_o
-
-
-@wrong("repaired_heads", "√H, the number of heads")
-def scaled_by_the_heads(x, w_q, w_k, w_v, w_o, num_heads):
-    """'Something with num_heads is missing under the root.'"""
-    q, k, v = (cut(y, num_heads) for y in project(x, w_q, w_k, w_v))
-    return joined(weigh(q, k, divisor=math.sqrt(num_heads)) @ v) @ w_o
-
-
-@wrong("repaired_heads", "merged in turn")
-def merged_with_the_wrong_swap(x, w_q, w_k, w_v, w_o, num_heads):
-    """A swap is put in, the wrong one."""
-    q, k, v = (cut(y, num_heads) for y in project(x, w_q, w_k, w_v))
-    return (weigh(q, k) @ v).permute(0, 2, 3, 1).reshape(x.shape) @ w_o
-
-
-@wrong("repaired_heads", "one head only")
-def heads_given_up(x, w_q, w_k, w_v, w_o, num_heads):
-    """With one head both bugs vanish."""
-    q, k, v = project(x, w_q, w_k, w_v)
-    return weigh(q, k) @ v @ w_o
-
-
-@wrong("repaired_heads", "w_o is missing")
-def output_matrix_lost(x, w_q, w_k, w_v, w_o, num_heads):
-    """Lost while the last line was rewritten."""
-    q, k, v = (cut(y, num_heads) for y in project(x, w_q, w_k, w_v))
-    return joined(weigh(q, k) @ v)
-
-
-@wrong("repaired_heads", "divided by d_k, not by its square root")
-def root_lost(x, w_q, w_k, w_v, w_o, num_heads):
-    """The root is lost with d_model."""
-    q, k, v = (cut(y, num_heads) for y in project(x, w_q, w_k, w_v))
-    return joined(weigh(q, k, divisor=q.shape[-1]) @ v) @ w_o
-
-
-@wrong("repaired_heads", "merged after tokens and features were swapped")
-def merged_after_swapping_the_last_two(x, w_q, w_k, w_v, w_o, num_heads):
-    """transpose(-2, -1), as everywhere else in attention."""
-    q, k, v = (cut(y, num_heads) for y in project(x, w_q, w_k, w_v))
-    return (weigh(q, k) @ v).transpose(-2, -1).reshape(x.shape) @ w_o
-
-
-@wrong("repaired_heads", "w_o is transposed")
-def output_matrix_transposed(x, w_q, w_k, w_v, w_o, num_heads):
-    """As in a linear layer."""
-    q, k, v = (cut(y, num_heads) for y in project(x, w_q, w_k, w_v))
-    return F.linear(joined(weigh(q, k) @ v), w_o)
-
-
-@wrong("repaired_heads", "cut to a whole number")
-def a_whole_root(x, w_q, w_k, w_v, w_o, num_heads):
-    """math.isqrt once more."""
-    q, k, v = (cut(x @ w, num_heads) for w in (w_q, w_k, w_v))
-    return joined(weigh(q, k, divisor=math.isqrt(q.shape[-1])) @ v) @ w_o
-
-
 @wrong("repaired_heads", "has shape", "axes of length 1")
 def squeezed_for_one_sentence(x, w_q, w_k, w_v, w_o, num_heads):
     """squeeze(0) after a batch of one was tried out in the notebook."""
@@ -1418,12 +800,6 @@ def added_up_in_zeros(x, w_q, w_k, w_v, w_o, num_heads):
     return output
 
 
-@wrong("count_parameters", "one of the four matrices is missing")
-def without_w_v(d_model, num_heads):
-    """'Queries and keys, and the way out': the values go through a matrix, too."""
-    return num_heads * 2 * d_model * (d_model // num_heads) + d_model * d_model
-
-
 def masked_by_hand(change):
     """Return a module in which `change` makes weights from scores and a mask."""
 
@@ -1440,21 +816,6 @@ def masked_by_hand(change):
 
 def minus(number):
     return lambda scores, mask: (scores - number * ~mask).softmax(-1)
-
-
-@wrong("MultiHeadAttention", "others can be lower")
-class LowestOfFloat16(masked_by_hand(lambda s, m: s.masked_fill(~m, -65504.0).softmax(-1))):
-    """−65,504, so that it fits into float16: scores of float32 can be lower."""
-
-
-@wrong("MultiHeadAttention", "10 is subtracted from masked scores")
-class TenSubtracted(masked_by_hand(minus(10))):
-    """A mask of numbers that are not large."""
-
-
-@wrong("MultiHeadAttention", "subtracted from masked scores", "higher by more")
-class HundredSubtracted(masked_by_hand(minus(100))):
-    """Enough for all scores that one has seen."""
 
 
 def maximum_first(scores, mask):

@@ -140,84 +140,16 @@ def from_pytorchs_own(length):
     return nn.Transformer.generate_square_subsequent_mask(length) == 0
 
 
-@wrong("causal_mask", "turned round", "True means *may attend*")
-def pytorchs_other_convention(length):
-    """nn.Transformer wants True = forbidden."""
-    return torch.ones(length, length, dtype=torch.bool).triu(1)
-
-
-@wrong("causal_mask", "transposed", "rows are queries")
-def upper_triangle(length):
-    """From notes in the column convention."""
-    return torch.ones(length, length, dtype=torch.bool).triu()
-
-
-@wrong("causal_mask", "does not see itself", "keep the diagonal")
-def strictly_lower(length):
-    """'Only the past', taken literally."""
-    return torch.ones(length, length, dtype=torch.bool).tril(-1)
-
-
-@wrong("causal_mask", "also sees the next one")
-def one_too_far(length):
-    """diagonal=1 carried over from triu."""
-    return torch.ones(length, length, dtype=torch.bool).tril(diagonal=1)
-
-
-@wrong("causal_mask", "0 and 1 and not booleans")
-def ones_and_zeros(length):
-    """nanoGPT's buffer is like this; its code then says == 0."""
-    return torch.tril(torch.ones(length, length))
-
-
-@wrong("causal_mask", "0 and −inf", "boolean")
-def additive(length):
-    """What nn.Transformer.generate_square_subsequent_mask returns."""
-    return nn.Transformer.generate_square_subsequent_mask(length)
-
-
-@wrong("causal_mask", "axes in front")
-def with_a_batch_axis(length):
-    """The Annotated Transformer's subsequent_mask has shape (1, L, L)."""
-    return torch.ones(1, length, length, dtype=torch.bool).tril()
-
-
-@wrong("causal_mask", "axes of length 1 in front")
-def with_batch_and_heads(length):
-    """Ready for four axes."""
-    return torch.ones(1, 1, length, length, dtype=torch.bool).tril()
-
-
-@wrong("causal_mask", "itself only")
-def only_the_diagonal(length):
-    """torch.eye."""
-    return torch.eye(length, dtype=torch.bool)
-
-
 @wrong("causal_mask", "whole numbers")
 def whole_numbers(length):
     """A comparison is missing."""
     return torch.ones(length, length, dtype=torch.long).tril()
 
 
-@wrong("causal_mask", "all pairs are allowed")
-def everything_open(length):
-    """tril returns a new tensor; its result is dropped."""
-    mask = torch.ones(length, length, dtype=torch.bool)
-    mask.tril()
-    return mask
-
-
 @wrong("causal_mask", "a NumPy array", "expected a tensor")
 def in_numpy(length):
     """Not brought back to torch."""
     return np.tri(length, dtype=bool)
-
-
-@wrong("causal_mask", "one row only")
-def one_row(length):
-    """The mask of the last query, which is the one that counts in use."""
-    return torch.ones(length, dtype=torch.bool)
 
 
 @wrong("causal_mask", "(64, 64), expected (1100, 1100)")
@@ -273,92 +205,10 @@ def squeezed(tokens, pad_id):
     return (tokens != pad_id).squeeze()[:, None, None]
 
 
-@wrong("padding_mask", "its shape is (B, L)", "taken for the queries")
-def as_flat_as_the_tokens(tokens, pad_id):
-    """Works until the batch is as large as the length."""
-    return tokens != pad_id
-
-
-@wrong("padding_mask", "its shape is (B, 1, L)", "for the heads")
-def for_one_head(tokens, pad_id):
-    """Right for scores (B, L, L), without heads."""
-    return (tokens != pad_id)[:, None, :]
-
-
-@wrong("padding_mask", "turned round", "a real token is True")
-def true_is_padding(tokens, pad_id):
-    """key_padding_mask of nn.MultiheadAttention: True = padding."""
-    return (tokens == pad_id)[:, None, None, :]
-
-
-@wrong("padding_mask", "its shape is (B, L)", "turned round, too")
-def flat_and_true_is_padding(tokens, pad_id):
-    """key_padding_mask exactly."""
-    return tokens == pad_id
-
-
-@wrong("padding_mask", "*queries* are masked")
-def on_the_queries(tokens, pad_id):
-    """[:, None, :, None]."""
-    return (tokens != pad_id)[:, None, :, None]
-
-
-@wrong("padding_mask", "id 0 is taken for padding")
-def zero_is_padding(tokens, pad_id):
-    """`tokens != 0`, or `tokens.bool()`: pad_id is not used."""
-    return tokens.bool()[:, None, None, :]
-
-
-@wrong("padding_mask", "every id above `pad_id` is real")
-def greater_than(tokens, pad_id):
-    """Right as long as pad_id is 0."""
-    return (tokens > pad_id)[:, None, None, :]
-
-
-@wrong("padding_mask", "everything after the first pad")
-def up_to_the_first_pad(tokens, pad_id):
-    """Right as long as pads stand on the right."""
-    return (tokens != pad_id).cumprod(-1).bool()[:, None, None, :]
-
-
-@wrong("padding_mask", "counted", "from the left")
-def by_length(tokens, pad_id):
-    """Lengths and a range, as in many libraries."""
-    lengths = (tokens != pad_id).sum(-1, keepdim=True)
-    return (torch.arange(tokens.shape[1]) < lengths)[:, None, None, :]
-
-
-@wrong("padding_mask", "stretched to (B, 1, L, L)")
-def stretched(tokens, pad_id):
-    """expand for each query."""
-    L = tokens.shape[1]
-    return (tokens != pad_id)[:, None, None, :].expand(-1, 1, L, L)
-
-
-@wrong("padding_mask", "queries are masked as well")
-def both_ways(tokens, pad_id):
-    """The outer product of the mask with itself."""
-    real = tokens != pad_id
-    return (real[:, :, None] & real[:, None, :])[:, None]
-
-
 @wrong("padding_mask", "0 and 1 and not booleans")
 def as_numbers(tokens, pad_id):
     """.float() out of habit."""
     return (tokens != pad_id).float()[:, None, None, :]
-
-
-@wrong("padding_mask", "in front of the batch")
-def axes_in_front(tokens, pad_id):
-    """mask[None, None]."""
-    return (tokens != pad_id)[None, None]
-
-
-@wrong("padding_mask", "0 and −inf")
-def additive_padding(tokens, pad_id):
-    """Numbers to be added."""
-    bias = torch.zeros(tokens.shape).masked_fill(tokens == pad_id, -math.inf)
-    return bias[:, None, None, :]
 
 
 PADDING = {}
@@ -451,12 +301,6 @@ def causal_alone(tokens, pad_id):
     return torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).tril()
 
 
-@wrong("decoder_mask", "the future can be seen")
-def padding_alone(tokens, pad_id):
-    """The padding mask as it is."""
-    return (tokens != pad_id)[:, None, None, :]
-
-
 @wrong("decoder_mask", "joined by *or*")
 def joined_by_or(tokens, pad_id):
     """& and | exchanged, as it would be right with True = forbidden."""
@@ -476,19 +320,6 @@ def with_the_upper_triangle(tokens, pad_id):
     """triu in the place of tril."""
     past = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).triu()
     return (tokens != pad_id)[:, None, None, :] & past
-
-
-@wrong("decoder_mask", "masks queries and keys")
-def queries_and_keys(tokens, pad_id):
-    """'Pads should take no part': they cannot be read, that is enough."""
-    real = tokens != pad_id
-    return (real[:, None, :, None] & real[:, None, None, :]).tril()
-
-
-@wrong("decoder_mask", "padding masks the queries")
-def queries_in_the_place_of_keys(tokens, pad_id):
-    """[:, None, :, None]."""
-    return (tokens != pad_id)[:, None, :, None].expand(-1, -1, -1, tokens.shape[1]).tril()
 
 
 @wrong("decoder_mask", "the axis for the heads is missing")
@@ -518,12 +349,6 @@ def broadcast_of_the_batch(tokens, pad_id):
     real = tokens != pad_id
     past = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).tril()
     return real & past
-
-
-@wrong("decoder_mask", "does not see itself")
-def without_the_diagonal(tokens, pad_id):
-    """tril(-1)."""
-    return (tokens != pad_id)[:, None, None, :].expand(-1, -1, tokens.shape[1], -1).tril(-1)
 
 
 @wrong("decoder_mask", "the axis for the heads is missing")
@@ -593,40 +418,10 @@ def in_float64(scores, mask):
     return torch.exp(wide - wide.logsumexp(-1, keepdim=True)).masked_fill(~mask, 0).type_as(scores)
 
 
-@wrong("masked_softmax", "mask is ignored")
-def ignoring_the_mask(scores, mask):
-    """The first thing that runs."""
-    return scores.softmax(-1)
-
-
-@wrong("masked_softmax", "no longer add up to 1")
-def zero_after(scores, mask):
-    """Zero without dividing again."""
-    return scores.softmax(-1) * mask
-
-
-@wrong("masked_softmax", "exp(0) is 1")
-def zero_before(scores, mask):
-    """A score of 0 taken for absence."""
-    return (scores * mask).softmax(-1)
-
-
-@wrong("masked_softmax", "turned round")
-def the_other_way_round(scores, mask):
-    """masked_fill(mask, …): True = forbidden."""
-    return scores.masked_fill(mask, -math.inf).softmax(-1)
-
-
 @wrong("masked_softmax", "gives 0/0", "fill once more")
 def nan_in_empty_rows(scores, mask):
     """The usual line, without a thought for empty rows."""
     return scores.masked_fill(~mask, -math.inf).softmax(-1)
-
-
-@wrong("masked_softmax", "all its keys are alike", "after the softmax")
-def uniform_in_empty_rows(scores, mask):
-    """The other usual line."""
-    return scores.masked_fill(~mask, -1e9).softmax(-1)
 
 
 @wrong("masked_softmax", "all its keys are alike")
@@ -635,46 +430,10 @@ def uniform_with_finfo(scores, mask):
     return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(-1)
 
 
-@wrong("masked_softmax", "1e-9 that is 0 for all purposes", "exp(0) is 1")
-def the_published_typo(scores, mask):
-    """gluonts, pull request 1401."""
-    return scores.masked_fill(~mask, 1e-9).softmax(-1)
-
-
-@wrong("masked_softmax", "-10: not low enough")
-def minus_ten(scores, mask):
-    """'Very negative'."""
-    return scores.masked_fill(~mask, -10.0).softmax(-1)
-
-
-@wrong("masked_softmax", "not low enough: allowed scores lie below it", "−inf")
-def minus_a_hundred(scores, mask):
-    """Low enough until the allowed scores are lower."""
-    return scores.masked_fill(~mask, -100.0).softmax(-1) * mask
-
-
 @wrong("masked_softmax", "Your code stopped", "-1e9", "overflow")
 def a_billion_in_half(scores, mask):
     """−1e9 does not fit into float16."""
     return scores.masked_fill(~mask, -1e9).softmax(-1) * mask
-
-
-@wrong("masked_softmax", "added as 0 and 1")
-def mask_added(scores, mask):
-    """scores + mask, as one adds an additive mask."""
-    return (scores + mask).softmax(-1)
-
-
-@wrong("masked_softmax", "runs over the queries")
-def over_the_queries(scores, mask):
-    """dim=-2."""
-    return scores.masked_fill(~mask, -math.inf).softmax(-2).masked_fill(~mask, 0)
-
-
-@wrong("masked_softmax", "runs over the queries")
-def over_axis_one(scores, mask):
-    """dim=1, from two-dimensional code: with a batch these are the queries."""
-    return scores.masked_fill(~mask, -math.inf).softmax(1).nan_to_num(0)
 
 
 @wrong("masked_softmax", "A query with nothing to look at gives 0/0")
@@ -690,13 +449,6 @@ def renormalised_with_care_for_empty_rows(scores, mask):
     weights = scores.softmax(-1) * mask
     divided = weights / weights.sum(-1, keepdim=True)
     return torch.where(mask.any(-1, keepdim=True), divided, torch.zeros_like(divided))
-
-
-@wrong("masked_softmax", "a forbidden score", "nothing is left to divide by")
-def renormalised_with_an_epsilon(scores, mask):
-    """Zero, and renormalise with 1e-9 in the divisor: large forbidden scores leave zeros."""
-    weights = scores.softmax(-1) * mask
-    return weights / (weights.sum(-1, keepdim=True) + 1e-9)
 
 
 @wrong("masked_softmax", "the gradient of the scores is NaN")
@@ -783,24 +535,6 @@ def with_a_nested_tensor(scores, mask):
 
 def soft_rows(scores, mask):
     return list(filled_twice(scores, mask).flatten(0, -2))
-
-
-@wrong("masked_softmax", "log-softmax")
-def logarithms(scores, mask):
-    """log_softmax."""
-    return scores.masked_fill(~mask, -math.inf).log_softmax(-1)
-
-
-@wrong("masked_softmax", "softmax is missing")
-def no_softmax(scores, mask):
-    """The masked scores."""
-    return scores.masked_fill(~mask, -math.inf)
-
-
-@wrong("masked_softmax", "division by the sum is missing")
-def exponentials_only(scores, mask):
-    """Half a softmax."""
-    return scores.exp() * mask
 
 
 @wrong("masked_softmax", "changed its argument")
@@ -920,181 +654,6 @@ def as_a_table_of_differences(model, tokens):
     return (table.triu(1) > 1e-6).any()
 
 
-@wrong("leaks_future", "a leak is missed that goes from one token to one position")
-def every_other_suffix_changed(model, tokens):
-    """Half of the places are enough, one would think."""
-    V = model(tokens).shape[-1]
-    for t in range(1, tokens.shape[1], 2):
-        changed = tokens.clone()
-        changed[:, t:] = (changed[:, t:] + 1) % V
-        if not torch.allclose(model(changed)[:, :t], model(tokens)[:, :t], atol=1e-6):
-            return True
-    return False
-
-
-@wrong("leaks_future", "from token 11 to position 2")
-def only_the_tokens_just_before(model, tokens):
-    """A window, as if a leak were always short."""
-    V = model(tokens).shape[-1]
-    for t in range(1, tokens.shape[1]):
-        changed = tokens.clone()
-        changed[:, t] = (changed[:, t] + 1) % V
-        near = slice(max(0, t - 5), t)
-        if not torch.allclose(model(changed)[:, near], model(tokens)[:, near], atol=1e-6):
-            return True
-    return False
-
-
-@wrong("leaks_future", "knows the mean of *all* tokens")
-def never(model, tokens):
-    """Trusting."""
-    return False
-
-
-@wrong("leaks_future", "an honest model is accused")
-def always(model, tokens):
-    """Suspicious."""
-    return True
-
-
-@wrong("leaks_future", "an honest model is accused")
-def any_difference(model, tokens):
-    """All logits are compared, those that may move with the others."""
-    changed = tokens.clone()
-    changed[:, -1] = (changed[:, -1] + 1) % 23
-    return not torch.equal(model(changed), model(tokens))
-
-
-@wrong("leaks_future", "an honest model is accused")
-def one_position_too_many(model, tokens):
-    """[:, : t + 1]: the changed position itself is compared."""
-    before = model(tokens)
-    for t in range(1, tokens.shape[1]):
-        changed = tokens.clone()
-        changed[:, t] = (changed[:, t] + 1) % before.shape[-1]
-        if not torch.allclose(model(changed)[:, : t + 1], before[:, : t + 1]):
-            return True
-    return False
-
-
-@wrong("leaks_future", "an honest model is accused")
-def the_verdict_turned_round(model, tokens):
-    """A `not` too few."""
-    return not one_token_at_a_time(model, tokens)
-
-
-@wrong("leaks_future", "an honest model is accused")
-def the_past_changed(model, tokens):
-    """Changes accumulate, and the first token is among them."""
-    before, changed = model(tokens), tokens.clone()
-    for t in range(tokens.shape[1]):
-        changed[:, t] = (changed[:, t] + 1) % before.shape[-1]
-        if not torch.allclose(model(changed)[:, :t], before[:, :t]):
-            return True
-    return False
-
-
-@wrong("leaks_future", "a leak is missed", "Change *every* token in turn")
-def the_last_token_only(model, tokens):
-    """The test of the lesson's first page."""
-    before, changed = seeded(model, tokens), tokens.clone()
-    changed[:, -1] = (changed[:, -1] + 1) % before.shape[-1]
-    after = seeded(model, changed)
-    return not torch.allclose(after[:, :-1], before[:, :-1], equal_nan=True)
-
-
-@wrong("leaks_future", "a leak is missed", "inside the loop")
-def returns_in_the_first_round(model, tokens):
-    """The verdict is returned inside the loop, whatever it is."""
-    before = model(tokens)
-    for t in range(1, tokens.shape[1]):
-        changed = tokens.clone()
-        changed[:, t] = (changed[:, t] + 1) % before.shape[-1]
-        return not torch.allclose(model(changed)[:, :t], before[:, :t])
-    return False
-
-
-@wrong("leaks_future", "a leak is missed", "from token 3 to position 1")
-def the_neighbour_only(model, tokens):
-    """Only the logits just before the changed token are compared."""
-    before = model(tokens)
-    for t in range(1, tokens.shape[1]):
-        changed = tokens.clone()
-        changed[:, t] = (changed[:, t] + 1) % before.shape[-1]
-        if not torch.allclose(model(changed)[:, t - 1], before[:, t - 1]):
-            return True
-    return False
-
-
-@wrong("leaks_future", "a leak is missed")
-def the_first_position_only(model, tokens):
-    """The future of the first position alone."""
-    before = model(tokens)
-    changed = (tokens + 1) % before.shape[-1]
-    changed[:, 0] = tokens[:, 0]
-    return not torch.allclose(model(changed)[:, 0], before[:, 0])
-
-
-@wrong("leaks_future", "nothing was changed", "all tokens are 0")
-def zeros_in_their_place(model, tokens):
-    """Zero is not always another id."""
-    before = seeded(model, tokens)
-    for t in range(1, tokens.shape[1]):
-        changed = tokens.clone()
-        changed[:, t:] = 0
-        if not torch.allclose(seeded(model, changed)[:, :t], before[:, :t], equal_nan=True):
-            return True
-    return False
-
-
-@wrong("leaks_future", "knows the mean of *all* tokens", "in another order")
-def the_future_turned_round(model, tokens):
-    """The same ids in another order: a mean does not notice."""
-    before = seeded(model, tokens)
-    for t in range(1, tokens.shape[1]):
-        changed = torch.cat([tokens[:, :t], tokens[:, t:].flip(1)], dim=1)
-        if not torch.allclose(seeded(model, changed)[:, :t], before[:, :t], equal_nan=True):
-            return True
-    return False
-
-
-@wrong("leaks_future", "only some sentences of the batch")
-def the_first_sentence_only(model, tokens):
-    """One sentence is thought to be enough."""
-    before = seeded(model, tokens)
-    for t in range(1, tokens.shape[1]):
-        changed = tokens.clone()
-        changed[:, t] = (changed[:, t] + 1) % before.shape[-1]
-        if not torch.allclose(seeded(model, changed)[0, :t], before[0, :t], equal_nan=True):
-            return True
-    return False
-
-
-@wrong("leaks_future", "only some sentences of the batch")
-def another_sentence_at_each_token(model, tokens):
-    """Token t is changed in sentence t % B alone."""
-    before = model(tokens)
-    for t in range(1, tokens.shape[1]):
-        changed = tokens.clone()
-        b = t % len(tokens)
-        changed[b, t] = (changed[b, t] + 1) % before.shape[-1]
-        if not torch.allclose(model(changed)[:, :t], before[:, :t]):
-            return True
-    return False
-
-
-@wrong("leaks_future", "a leak of about a thousandth is missed")
-def too_tolerant(model, tokens):
-    """atol=0.05."""
-    before = seeded(model, tokens)
-    for t in range(1, tokens.shape[1]):
-        changed = tokens.clone()
-        changed[:, t] = (changed[:, t] + 1) % before.shape[-1]
-        if not torch.allclose(seeded(model, changed)[:, :t], before[:, :t], atol=0.05):
-            return True
-    return False
-
-
 @wrong("leaks_future", "not the words that they choose")
 def by_the_predicted_words(model, tokens):
     """argmax: the words that the logits choose."""
@@ -1172,14 +731,6 @@ def all_changed_copies_in_one_batch(model, tokens):
     return any(not torch.equal(after[t][:, :t], before[:, :t]) for t in range(1, L))
 
 
-@wrong("leaks_future", "comes in eval mode", "Do not switch it to train mode")
-def in_train_mode(model, tokens):
-    """A published detector: train mode, because there are gradients in it."""
-    verdict = without_a_seed(model.train(), tokens)
-    model.eval()
-    return verdict
-
-
 @right("leaks_future")
 def in_eval_mode(model, tokens):
     """Evaluation mode, as for all measuring, and back."""
@@ -1236,30 +787,6 @@ def changes_the_tokens(model, tokens):
     return not torch.allclose(seeded(model, tokens)[:, :-1], before[:, :-1])
 
 
-@wrong("leaks_future", "output layer is centred", "add up to 0")
-def by_the_sum(model, tokens):
-    """The gradient of `logits.sum()` is typed from habit, and the sum with it."""
-    before = seeded(model, tokens)
-    for t in range(1, tokens.shape[1]):
-        changed = tokens.clone()
-        changed[:, t] = (changed[:, t] + 1) % before.shape[-1]
-        if (seeded(model, changed)[:, :t].sum(-1) - before[:, :t].sum(-1)).abs().max() > 1e-4:
-            return True
-    return False
-
-
-@wrong("leaks_future", "output layer is centred", "a softmax ignores")
-def by_the_mean(model, tokens):
-    """The mean logit of a position: the sum in another dress."""
-    return moved(model, tokens, lambda a, b: not torch.allclose(a.mean(-1), b.mean(-1), atol=1e-6))
-
-
-@wrong("leaks_future", "output layer is centred", "number by number")
-def by_one_sum_of_everything(model, tokens):
-    """The whole past added up to one number."""
-    return moved(model, tokens, lambda a, b: bool((a.sum() - b.sum()).abs() > 1e-3))
-
-
 @right("leaks_future")
 def by_a_random_mixture(model, tokens):
     direction = torch.randn(1000, generator=torch.Generator().manual_seed(3))
@@ -1302,34 +829,10 @@ def moved(model, tokens, differ, new=lambda ids, V: (ids + 1) % V):
     return False
 
 
-@wrong("leaks_future", "take the absolute value")
-def by_the_signed_difference(model, tokens):
-    """.max() of a difference is negative where all logits have fallen."""
-    return moved(model, tokens, lambda one, other: bool((one - other).max() > 1e-6))
-
-
-@wrong("leaks_future", "moves a single logit")
-def by_the_first_logit(model, tokens):
-    """[..., 0] is left over from looking at one number."""
-    return moved(model, tokens, lambda a, b: not torch.allclose(a[..., 0], b[..., 0], atol=1e-6))
-
-
-@wrong("leaks_future", "A tolerance relative to the logits")
-def with_a_relative_tolerance(model, tokens):
-    """rtol=1e-2 hides a thousandth where the logits are large."""
-    return moved(model, tokens, lambda a, b: not torch.allclose(a, b, rtol=1e-2, atol=0))
-
-
 @right("leaks_future")
 def by_the_probabilities(model, tokens):
     """What is added to all logits alike changes no prediction, and may count as none."""
     return moved(model, tokens, lambda a, b: not torch.allclose(a.softmax(-1), b.softmax(-1)))
-
-
-@wrong("leaks_future", "to other words", "spread")
-def by_the_spread(model, tokens):
-    """One number for each position is thought to be enough."""
-    return moved(model, tokens, lambda a, b: not torch.allclose(a.std(-1), b.std(-1), atol=1e-6))
 
 
 @wrong("leaks_future", "Your code stopped", "ids must be from 0 to V − 1 = 1")
@@ -1357,96 +860,9 @@ def bit_by_bit(model, tokens):
     return moved(model, tokens, lambda a, b: not torch.equal(a, b))
 
 
-@wrong("leaks_future", "not the words that they choose")
-def by_the_words_after_one_change(model, tokens):
-    """argmax, with one other id for each token."""
-    return moved(model, tokens, lambda a, b: not torch.equal(a.argmax(-1), b.argmax(-1)))
-
-
-def far(a, b):
-    return not torch.allclose(a, b, rtol=0, atol=1e-6)
-
-
-@wrong("leaks_future", "nothing was changed", "all tokens are 2")
-def twos_in_their_place(model, tokens):
-    """Any word of the vocabulary will do, it seems."""
-    return moved(model, tokens, far, lambda ids, V: 2)
-
-
-@wrong("leaks_future", "nothing was changed", "all tokens are 11")
-def mirrored_ids(model, tokens):
-    """V − 1 − id is another id, but for the one in the middle."""
-    return moved(model, tokens, far, lambda ids, V: V - 1 - ids)
-
-
-@wrong("leaks_future", "differs from the old one in some sentences only")
-def one_more_than_the_first_sentence_has(model, tokens):
-    """One id for the whole batch, chosen by its first sentence."""
-    return moved(model, tokens, far, lambda ids, V: (ids[0] + 1) % V)
-
-
-@wrong("leaks_future", "differs from the old one in some sentences only")
-def zero_unless_the_first_sentence_has_it(model, tokens):
-    """0, or 1 where there is a 0 already: of the first sentence that is true."""
-    return moved(model, tokens, far, lambda ids, V: 1 if ids[0] == 0 else 0)
-
-
-@wrong("leaks_future", "differs from the old one in some sentences only")
-def zero_unless_a_sentence_has_it(model, tokens):
-    """0 is taken by one sentence, so all get 1: another one had that."""
-    return moved(model, tokens, far, lambda ids, V: 1 if (ids == 0).any() else 0)
-
-
-@wrong("leaks_future", "differs from the old one in some sentences only")
-def one_more_than_the_sentence_before_has(model, tokens):
-    """Ids from elsewhere in the batch are ids of the vocabulary, and look random enough."""
-    return moved(model, tokens, far, lambda ids, V: (ids.roll(1) + 1) % V)
-
-
-@wrong("leaks_future", "drawn at random")
-def any_id(model, tokens):
-    """randint draws the old id, too, once in V times."""
-    return moved(model, tokens, far, lambda ids, V: torch.randint_like(ids, V))
-
-
-@wrong("leaks_future", "drawn at random")
-def any_id_for_the_batch(model, tokens):
-    """One id for all sentences."""
-    return moved(model, tokens, far, lambda ids, V: torch.randint(V, (1,)))
-
-
-@wrong("leaks_future", "averaged")
-def by_the_mean_difference(model, tokens):
-    """One number for how far apart two tensors are: all that stands still dilutes it."""
-    return moved(model, tokens, lambda a, b: (a - b).abs().mean() > 1e-4)
-
-
-@wrong("leaks_future", "averaged")
-def by_the_mean_squared_error(model, tokens):
-    """The loss that everybody knows."""
-    return moved(model, tokens, lambda a, b: F.mse_loss(a, b) > 1e-8)
-
-
-@wrong("leaks_future", "from token 5 to position 0")
-def in_a_window_of_four(model, tokens):
-    """The four positions before the changed token."""
-    return moved(model, tokens, lambda a, b: far(a[:, -4:], b[:, -4:]))
-
-
 @right("leaks_future")
 def by_nearly_a_thousandth(model, tokens):
     return moved(model, tokens, lambda a, b: (a - b).abs().max() >= 1e-3)
-
-
-@wrong("leaks_future", "the given future is never put in")
-def two_futures_of_its_own(model, tokens):
-    """All 0 against all 1: a leak is missed that tells only the given ids from these."""
-    for t in range(1, tokens.shape[1]):
-        zeros, ones = tokens.clone(), tokens.clone()
-        zeros[:, t:], ones[:, t:] = 0, 1
-        if far(model(zeros)[:, :t], model(ones)[:, :t]):
-            return True
-    return False
 
 
 # ---- RepairedSelfAttention
@@ -1513,62 +929,6 @@ def bugged(fill=-math.inf, only_in_training=False, real=None, past=None):
     return forward
 
 
-@wrong("RepairedSelfAttention", "both bugs are still there")
-class AsPublished(Given):
-    """Nothing was changed."""
-
-    forward = bugged(-1e-9, only_in_training=True)
-
-
-@wrong("RepairedSelfAttention", "one bug is left", "0 for all purposes")
-class ModeRepaired(Given):
-    """The number is left."""
-
-    forward = bugged(-1e-9)
-
-
-@wrong("RepairedSelfAttention", "one bug is left", "0 for all purposes")
-class ModeRepairedSignTurned(Given):
-    """The sign is taken for the bug."""
-
-    forward = bugged(1e-9)
-
-
-@wrong("RepairedSelfAttention", "one bug is left", "in eval mode the future is open")
-class NumberRepaired(Given):
-    """The mode is left: the comment was believed."""
-
-    forward = bugged(only_in_training=True)
-
-
-@wrong("RepairedSelfAttention", "the future is open")
-class CausalMaskRemoved(Given):
-    """The line that depends on the mode is deleted, mask and all."""
-
-    forward = bugged(past=lambda L: torch.ones(L, L).bool())
-
-
-@wrong("RepairedSelfAttention", "the padding mask is missing")
-class PaddingMaskLost(Given):
-    """Rewritten with the causal mask alone."""
-
-    forward = bugged(real=lambda tokens, pad_id: tokens[:, None, :] >= 0)
-
-
-@wrong("RepairedSelfAttention", "causal mask is transposed")
-class UpperTriangle(Given):
-    """triu."""
-
-    forward = bugged(past=lambda L: torch.ones(L, L).bool().triu(), fill=-1e9)
-
-
-@wrong("RepairedSelfAttention", "also sees the next one")
-class OneTooFar(Given):
-    """tril(1)."""
-
-    forward = bugged(past=lambda L: torch.ones(L, L).bool().tril(1))
-
-
 @wrong("RepairedSelfAttention", "NaN", "nothing left")
 class WithoutTheDiagonal(Given):
     """tril(-1): the first row has nothing left."""
@@ -1576,32 +936,11 @@ class WithoutTheDiagonal(Given):
     forward = bugged(past=lambda L: torch.ones(L, L).bool().tril(-1))
 
 
-@wrong("RepairedSelfAttention", "exp(0) is 1")
-class FilledWithZero(Given):
-    """0 in the place of −1e-9: the same in other words."""
-
-    forward = bugged(0.0)
-
-
-@wrong("RepairedSelfAttention", "not low enough")
-class FilledWithMinusNine(Given):
-    """'1e-9' read as −9."""
-
-    forward = bugged(-9.0)
-
-
 @right("RepairedSelfAttention")
 class FilledWithABillion(Given):
     """What was meant; it does not fit into float16, which nobody asks for here."""
 
     forward = bugged(-1e9)
-
-
-@wrong("RepairedSelfAttention", "id 0 is taken for padding")
-class PadIsZero(Given):
-    """pad_id is not used."""
-
-    forward = bugged(real=lambda tokens, pad_id: (tokens != 0)[:, None, :])
 
 
 @wrong("RepairedSelfAttention", "NaN", "only keys masked")
@@ -1701,15 +1040,6 @@ class WithAMaskOfEight(InSteps):
         return (tokens != self.pad_id)[:, None] & past
 
 
-@wrong("RepairedSelfAttention", "cut to a whole number")
-class ScaledByAWholeRoot(InSteps):
-    """math.isqrt(6) is 2."""
-
-    def weigh(self, x, tokens):
-        scores = self.w_q(x) @ self.w_k(x).mT / math.isqrt(x.shape[-1])
-        return scores.masked_fill(~self.mask(tokens), -math.inf).softmax(-1)
-
-
 @right("RepairedSelfAttention")
 class PrefixByPrefix(Given):
     def forward(self, x, tokens):
@@ -1732,20 +1062,6 @@ def hiding(mask_the_scores):
         return mask_the_scores(scores, mask).softmax(-1) @ self.w_v(x)
 
     return forward
-
-
-@wrong("RepairedSelfAttention", "allowed ones can be lower")
-class FilledWithMinus10000(Given):
-    """Large in the size of these scores."""
-
-    forward = hiding(lambda scores, mask: scores.masked_fill(~mask, -1e4))
-
-
-@wrong("RepairedSelfAttention", "allowed ones can be lower")
-class FilledWithMinus30(Given):
-    """exp(−30) is 0 for all purposes, beside scores near 0."""
-
-    forward = hiding(lambda scores, mask: scores.masked_fill(~mask, -30.0))
 
 
 @wrong("RepairedSelfAttention", "Some scores are 0 and not masked")
@@ -1789,31 +1105,6 @@ class WithACausalMaskOfTheFirstLength(Given):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
 
-@wrong("RepairedSelfAttention", "the mask is turned round", "scaled_dot_product_attention")
-class TurnedRoundForPyTorch(Given):
-    """True = must not, as in nn.Transformer; the function means it the other way."""
-
-    def forward(self, x, tokens):
-        real = (tokens != self.pad_id)[:, None].expand(-1, x.shape[1], -1)
-        return F.scaled_dot_product_attention(*projected(self, x), attn_mask=~real.tril())
-
-
-@wrong("RepairedSelfAttention", "in eval mode the future is open")
-class OpenForOneSentence(Given):
-    """The causal mask for training, and for batches; a single sentence is taken for a step."""
-
-    def forward(self, x, tokens):
-        return bugged(only_in_training=len(x) == 1)(self, x, tokens)
-
-
-@wrong("RepairedSelfAttention", "the results of pads are set to 0")
-class NothingFromPads(Given):
-    """The answers of pads are wiped, to be safe."""
-
-    def forward(self, x, tokens):
-        return bugged()(self, x, tokens) * (tokens != self.pad_id)[..., None]
-
-
 @wrong("masked_softmax", "fill before exp")
 def where_behind_exp(scores, mask):
     """Right forward; backward 0 · inf is NaN."""
@@ -1849,26 +1140,6 @@ def decoder_mask_of_512(tokens, pad_id):
     return (tokens != pad_id)[:, None, None] & PAST_OF_512[:L, :L]
 
 
-def clamped(limit):
-    def answer(scores, mask):
-        weights = scores.clamp(-limit, limit).masked_fill(~mask, -math.inf).softmax(-1)
-        return weights.masked_fill(~mask, 0)
-
-    return answer
-
-
-@wrong("masked_softmax", "cut off at a limit")
-def scores_clamped_at_20(scores, mask):
-    """Against overflow."""
-    return clamped(20)(scores, mask)
-
-
-@wrong("masked_softmax", "cut off at a limit")
-def scores_clamped_at_100(scores, mask):
-    """The same, with a limit that looks safe."""
-    return clamped(100)(scores, mask)
-
-
 @wrong("masked_softmax", "1,000 is subtracted from forbidden scores", "higher by more")
 def thousand_subtracted(scores, mask):
     """Enough for all scores that one has seen."""
@@ -1896,16 +1167,6 @@ def filled_with(number):
 def maximum_first(scores, mask):
     exp = (scores - scores.amax(-1, keepdim=True)).exp() * mask
     return exp / exp.sum(-1, keepdim=True)
-
-
-@wrong("RepairedSelfAttention", "allowed ones can be lower")
-class LowestOfFloat16(masked_by_hand(filled_with(-65504.0))):
-    """−65,504, so that it fits into float16: scores of float32 can be lower."""
-
-
-@wrong("RepairedSelfAttention", "subtracted from forbidden scores", "higher by more")
-class HundredSubtracted(masked_by_hand(lambda s, m: (s - 100 * ~m).softmax(-1))):
-    """Enough for all scores that one has seen."""
 
 
 @right("RepairedSelfAttention")

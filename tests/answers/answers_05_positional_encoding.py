@@ -200,20 +200,6 @@ def the_power_before_the_root(length, d_model):
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(1).float()
 
 
-@wrong("sinusoidal_encoding", "all sines come first")
-def sines_then_cosines(length, d_model):
-    """tensor2tensor's layout, and that of many fairseq models."""
-    angles = angles_of(length, d_model)
-    return torch.cat((angles.sin(), angles.cos()), 1)
-
-
-@wrong("sinusoidal_encoding", "sine and cosine are exchanged")
-def cosine_in_front(length, d_model):
-    """cos for even columns."""
-    angles = angles_of(length, d_model)
-    return torch.stack((angles.cos(), angles.sin()), -1).flatten(1)
-
-
 @wrong("sinusoidal_encoding", "the exponent counts 2 twice")
 def twice_2i(length, d_model):
     """for i in range(0, d_model, 2): … 10000 ** (2 * i / d_model): published many times over."""
@@ -236,62 +222,11 @@ def own_rates(length, d_model):
     return table
 
 
-@wrong("sinusoidal_encoding", "the exponent is i/d_model")
-def half_the_exponent(length, d_model):
-    """The 2 of 2i is lost when i counts pairs."""
-    angles = torch.arange(length)[:, None] / 10000 ** (torch.arange(d_model // 2) / d_model)
-    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)
-
-
-@wrong("sinusoidal_encoding", "The first hand has i = 0")
-def pairs_from_1(length, d_model):
-    """C43: notes that count k from 1 to d/2."""
-    i = torch.arange(1, d_model // 2 + 1)
-    angles = torch.arange(length)[:, None] / 10000 ** (2 * i / d_model)
-    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)
-
-
-@wrong("sinusoidal_encoding", "Is the exponent rounded down")
-def integer_division(length, d_model):
-    """2 * i // d_model is 0 for every i."""
-    i = torch.arange(d_model // 2)
-    angles = torch.arange(length)[:, None] / 10000 ** (2 * i // d_model)
-    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)
-
-
-@wrong("sinusoidal_encoding", "d_model/2 − 1")
-def timescales_to_the_end(length, d_model):
-    """tensor2tensor: log(10000) / (num_timescales − 1)."""
-    i = torch.arange(d_model // 2)
-    angles = torch.arange(length)[:, None] / 10000 ** (i / max(d_model // 2 - 1, 1))
-    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)
-
-
 @wrong("sinusoidal_encoding", "should hardly move", "It is divided")
 def multiplied(length, d_model):
     """t · 10000^(2i/d): the minus is lost on the way from division to product."""
     angles = torch.arange(length)[:, None] * 10000.0 ** (torch.arange(0, d_model, 2) / d_model)
     return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)
-
-
-@wrong("sinusoidal_encoding", "the logarithm of 10,000 is missing")
-def without_the_logarithm(length, d_model):
-    """exp(−2i/d): the trick with exp and log, half remembered."""
-    angles = torch.arange(length)[:, None] * torch.exp(-torch.arange(0, d_model, 2) / d_model)
-    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)
-
-
-@wrong("sinusoidal_encoding", "the base is 1,000")
-def one_zero_less(length, d_model):
-    """A zero is lost."""
-    angles = torch.arange(length)[:, None] / 1000 ** (torch.arange(0, d_model, 2) / d_model)
-    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)
-
-
-@wrong("sinusoidal_encoding", "positions are counted from 1")
-def positions_from_1(length, d_model):
-    """range(1, length + 1)."""
-    return with_slices(length + 1, d_model)[1:]
 
 
 @wrong("sinusoidal_encoding", "even and odd *positions*")
@@ -301,31 +236,6 @@ def by_rows(length, d_model):
     table = torch.arange(length)[:, None] * columns
     table[0::2], table[1::2] = table[0::2].sin(), table[1::2].cos()
     return table
-
-
-@wrong("sinusoidal_encoding", "both columns of a pair are sines")
-def sines_only(length, d_model):
-    """Copied, and the second line not changed."""
-    return angles_of(length, d_model).sin().repeat_interleave(2, 1)
-
-
-@wrong("sinusoidal_encoding", "the angles are returned")
-def angles_only(length, d_model):
-    """Stopped half-way."""
-    return angles_of(length, d_model).repeat_interleave(2, 1)
-
-
-@wrong("sinusoidal_encoding", "only the sines are there")
-def half_the_width(length, d_model):
-    """No cosines."""
-    return angles_of(length, d_model).sin()
-
-
-@wrong("sinusoidal_encoding", "taken for degrees")
-def in_degrees(length, d_model):
-    """A pocket calculator's setting."""
-    angles = torch.deg2rad(angles_of(length, d_model))
-    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)
 
 
 @wrong("sinusoidal_encoding", "has shape (1, 7, 12)")
@@ -392,28 +302,6 @@ def return_in_the_loop(length, d_model):
     for t in range(length):
         table[t] = with_slices(length, d_model)[t]
         return table
-
-
-@wrong("sinusoidal_encoding", "an axis of their own", ".flatten(1)")
-def stacked_only(length, d_model):
-    """torch.stack without the flatten."""
-    angles = angles_of(length, d_model)
-    return torch.stack((angles.sin(), angles.cos()), -1)
-
-
-@wrong("sinusoidal_encoding", "multiplied with 2π")
-def with_full_turns(length, d_model):
-    """A wave is a full turn, thinks the reader of section 3.5."""
-    angles = 2 * math.pi * angles_of(length, d_model)
-    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)
-
-
-@wrong("sinusoidal_encoding", "the logarithm is that to the base 10")
-def with_log10(length, d_model):
-    """exp and log10 do not undo each other."""
-    rates = torch.exp(-torch.arange(0, d_model, 2) * math.log10(10000.0) / d_model)
-    angles = torch.arange(length)[:, None] * rates
-    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)
 
 
 @wrong("sinusoidal_encoding", "Each is 0.4082 times what it should be.")
@@ -533,79 +421,12 @@ def fitted_in_double(offset, d_model):
     return torch.linalg.lstsq(here, there).solution.float()
 
 
-@wrong("shift_matrix", "the matrix is transposed")
-def for_columns(offset, d_model):
-    """The matrix as many texts print it, [[cos, sin], [−sin, cos]], for columns (sin, cos)."""
-    return turning(offset, d_model, lambda c, s: [[c, s], [-s, c]])
-
-
-@wrong("shift_matrix", "a minus is missing")
-def without_the_minus(offset, d_model):
-    """cos(a + b) with a plus."""
-    return turning(offset, d_model, lambda c, s: [[c, s], [s, c]])
-
-
-@wrong("shift_matrix", "both sines are negative")
-def two_minuses(offset, d_model):
-    """Both rules are given a minus."""
-    return turning(offset, d_model, lambda c, s: [[c, -s], [-s, c]])
-
-
-@wrong("shift_matrix", "sines and cosines are exchanged within the block")
-def exchanged_in_the_block(offset, d_model):
-    """[[sin, −cos], [cos, sin]]."""
-    return turning(offset, d_model, lambda c, s: [[s, -c], [c, s]])
-
-
 @wrong("shift_matrix", "all sines are thought to come first")
 def for_halves(offset, d_model):
     """Made for the layout of tensor2tensor."""
     angles = offset * 10000.0 ** (-torch.arange(0, d_model, 2).double() / d_model)
     cos, sin = torch.diag(angles.cos()), torch.diag(angles.sin())
     return torch.cat((torch.cat((cos, -sin), 1), torch.cat((sin, cos), 1)))
-
-
-@wrong("shift_matrix", "the rates ω_i are missing")
-def the_same_angle_everywhere(offset, d_model):
-    """One block, repeated."""
-    return turning(offset, d_model, good_block, rate=lambda i, d: 1.0)
-
-
-@wrong("shift_matrix", "`offset` is not used")
-def one_step_only(offset, d_model):
-    """The angle ω_i alone."""
-    return turning(1, d_model, good_block)
-
-
-@wrong("shift_matrix", "one step too far")
-def off_by_one(offset, d_model):
-    """offset + 1."""
-    return turning(offset + 1, d_model, good_block)
-
-
-@wrong("shift_matrix", "the exponent counts 2 twice")
-def shifted_with_4i(offset, d_model):
-    """The mistake of task 2, again."""
-    return turning(offset, d_model, good_block, rate=lambda i, d: 10000 ** (-4 * i / d))
-
-
-@wrong("shift_matrix", "The first hand has i = 0")
-def shifted_pairs_from_1(offset, d_model):
-    """C43 again."""
-    return turning(offset, d_model, good_block, rate=lambda i, d: 10000 ** (-2 * (i + 1) / d))
-
-
-@wrong("shift_matrix", "only the cosines on the diagonal")
-def diagonal_only(offset, d_model):
-    """The sines are forgotten."""
-    return turning(offset, d_model, lambda c, s: [[c, 0.0], [0.0, c]])
-
-
-@wrong("shift_matrix", "the blocks are returned one by one")
-def a_stack_of_blocks(offset, d_model):
-    """A batch of 2 × 2 matrices."""
-    angles = offset * 10000.0 ** (-torch.arange(0, d_model, 2) / d_model)
-    return torch.stack([torch.tensor(good_block(a.cos(), a.sin())) for a in angles])
 
 
 @wrong("shift_matrix", "expected (6, 6)")
@@ -620,51 +441,6 @@ def fitted_to_a_few_positions(offset, d_model):
     code = lab.sinusoidal_encoding(10 + abs(offset), d_model)
     first = max(0, -offset)
     return torch.linalg.lstsq(code[first : first + 5], code[first + offset :][:5]).solution
-
-
-@wrong("shift_matrix", "nothing is turned: it is the identity")
-def only_forwards(offset, d_model):
-    """One step for each in range(offset): for a negative offset there is none."""
-    matrix, step = torch.eye(d_model), turning(1, d_model, good_block)
-    for _ in range(offset):
-        matrix = matrix @ step
-    return matrix
-
-
-@wrong("shift_matrix", "the sign of `offset` is lost")
-def as_far_in_either_direction(offset, d_model):
-    """abs(offset), because a table of codes has no negative rows."""
-    return turning(abs(offset), d_model, good_block)
-
-
-@wrong("shift_matrix", "none mirrors")
-def a_mirror(offset, d_model):
-    """The minus stands at the cosine."""
-    return turning(offset, d_model, lambda c, s: [[c, s], [s, -c]])
-
-
-@wrong("shift_matrix", "only the first hand is turned")
-def one_block_and_ones(offset, d_model):
-    """Begins with the identity, and never comes to the second pair."""
-    matrix = torch.eye(d_model)
-    matrix[:2, :2] = turning(offset, d_model, good_block)[:2, :2]
-    return matrix
-
-
-@wrong("shift_matrix", "the blocks overlap")
-def blocks_at_i(offset, d_model):
-    """matrix[i : i + 2], with i that counts pairs."""
-    matrix, good = torch.zeros(d_model, d_model), turning(offset, d_model, good_block)
-    for i in range(d_model // 2):
-        matrix[i : i + 2, i : i + 2] = good[2 * i : 2 * i + 2, 2 * i : 2 * i + 2]
-    return matrix
-
-
-@wrong("shift_matrix", "the rest is 1")
-def ones_around(offset, d_model):
-    """torch.ones for torch.zeros."""
-    outside = 1 - torch.block_diag(*torch.ones(d_model // 2, 2, 2))
-    return turning(offset, d_model, good_block) + outside
 
 
 MATRIX = torch.zeros(64, 64)
@@ -787,84 +563,12 @@ class WithAnAssert(Given):
         return x + self.table[: x.shape[1]]
 
 
-@wrong("LearnedPositionalEncoding", "the rows go along the batch")
-class AlongTheBatch(Checked):
-    """Axis 0 taken for the tokens, as in code with the length first."""
-
-    def add(self, x, length):
-        return x + self.table[: len(x)].unsqueeze(1)
-
-
-@wrong("LearnedPositionalEncoding", "every token gets row 0")
-class RowZero(Checked):
-    """self.table[0] for all."""
-
-    def add(self, x, length):
-        return x + self.table[0]
-
-
-@wrong("LearnedPositionalEncoding", "every token gets the row of the last position")
-class RowOfTheLength(Checked):
-    """The length used as an index."""
-
-    def add(self, x, length):
-        return x + self.table[length - 1]
-
-
-@wrong("LearnedPositionalEncoding", "the last rows of the table")
-class LastRows(Checked):
-    """A minus too many."""
-
-    def add(self, x, length):
-        return x + self.table[-length:]
-
-
-@wrong("LearnedPositionalEncoding", "the rows are returned without x")
-class WithoutX(Checked):
-    """The look-up alone, as an embedding layer does."""
-
-    def add(self, x, length):
-        return self.table[:length].expand_as(x)
-
-
-@wrong("LearnedPositionalEncoding", "multiplied with x")
-class Multiplied(Checked):
-    """A gate."""
-
-    def add(self, x, length):
-        return x * self.table[:length]
-
-
-@wrong("LearnedPositionalEncoding", "appended to x")
-class Appended(Checked):
-    """Concatenated."""
-
-    def add(self, x, length):
-        return torch.cat((x, self.table[:length].expand_as(x)), dim=-1)
-
-
-@wrong("LearnedPositionalEncoding", "scaled by √d_model")
-class Scaled(Checked):
-    """TokenEmbedding's factor, twice."""
-
-    def add(self, x, length):
-        return x * math.sqrt(x.shape[-1]) + self.table[:length]
-
-
 @wrong("LearnedPositionalEncoding", "sinusoids are added")
 class WithSinusoids(Checked):
     """The paper's code in the place of the table."""
 
     def add(self, x, length):
         return x + lab.sinusoidal_encoding(length, x.shape[-1]).to(x.dtype)
-
-
-@wrong("LearnedPositionalEncoding", "the mean of all rows")
-class MeanOfRows(Checked):
-    """A reduction too many."""
-
-    def add(self, x, length):
-        return x + self.table.mean(dim=0)
 
 
 @wrong("LearnedPositionalEncoding", "table gets no gradient, so it cannot learn")
@@ -1047,29 +751,6 @@ def turned_by_the_root_of_a_power(x, positions):
     return turned.flatten(-2).to(x.dtype)
 
 
-@wrong("rotate", "turned backwards, clockwise")
-def clockwise(x, positions):
-    """The direction of the clocks, and of shift_matrix."""
-    return turned(x, positions, lambda a, b, c, s: (a * c + b * s, b * c - a * s))
-
-
-@wrong("rotate", "halves turned against each other")
-def rotate_half(x, positions):
-    """rotate_half of transformers' LLaMA; Meta's own code turns neighbours."""
-    d = x.shape[-1]
-    theta = positions[:, None] * 10000.0 ** (-torch.arange(0, d, 2) / d)
-    theta = torch.cat((theta, theta), dim=-1)
-    first, second = x.chunk(2, dim=-1)
-    return x * theta.cos() + torch.cat((-second, first), dim=-1) * theta.sin()
-
-
-@wrong("rotate", "all first numbers of the pairs come first")
-def put_back_with_cat(x, positions):
-    """Taken apart with ::2, put together with cat."""
-    result = turned(x, positions, good_turn)
-    return torch.cat((result[..., ::2], result[..., 1::2]), dim=-1)
-
-
 @wrong("rotate", "uses the *new* a")
 def one_after_the_other(x, positions):
     """a = a cos − b sin; b = a sin + b cos: the old a is gone."""
@@ -1082,62 +763,6 @@ def one_after_the_other(x, positions):
     return turned(x, positions, change)
 
 
-@wrong("rotate", "the minus is missing")
-def no_minus(x, positions):
-    """Both formulas with a plus."""
-    return turned(x, positions, lambda a, b, c, s: (a * c + b * s, a * s + b * c))
-
-
-@wrong("rotate", "sine and cosine are exchanged")
-def sine_for_cosine(x, positions):
-    """As if the code's order, sine first, were the formula's."""
-    return turned(x, positions, lambda a, b, c, s: good_turn(a, b, s, c))
-
-
-@wrong("rotate", "`positions` is not used")
-def positions_ignored(x, positions):
-    """torch.arange(L), from the lesson's first use."""
-    return turned(x, torch.arange(x.shape[1]), good_turn)
-
-
-@wrong("rotate", "all hands have the rate 1")
-def no_rates(x, positions):
-    """Every pair by the angle t."""
-    return turned(x, positions, good_turn, rate=lambda i, d: 1.0)
-
-
-@wrong("rotate", "the exponent counts 2 twice")
-def twice_2i_again(x, positions):
-    """arange(0, d, 2), times 2."""
-    return turned(x, positions, good_turn, rate=lambda i, d: 10000 ** (-4 * i / d))
-
-
-@wrong("rotate", "The first hand has i = 0")
-def pairs_of_x_from_1(x, positions):
-    """Su et al. count θ_i from i = 1, with 2(i − 1) in the exponent; the −1 is lost."""
-    return turned(x, positions, good_turn, rate=lambda i, d: 10000 ** (-2 * (i + 1) / d))
-
-
-@wrong("rotate", "the code is added")
-def added(x, positions):
-    """What the paper does with the words."""
-    d = x.shape[-1]
-    theta = positions[:, None] * 10000.0 ** (-torch.arange(0, d, 2) / d)
-    return x + torch.stack((theta.sin(), theta.cos()), -1).flatten(-2)
-
-
-@wrong("rotate", "only multiplied with the cosine")
-def cosine_only(x, positions):
-    """Half of the formula."""
-    return turned(x, positions, lambda a, b, c, s: (a * c, b * c))
-
-
-@wrong("rotate", "positions are counted from 1")
-def one_on(x, positions):
-    """positions + 1."""
-    return turned(x, positions + 1, good_turn)
-
-
 @wrong("rotate", "Your code stopped", "The size of tensor a (2)")
 def length_first(x, positions):
     """Written for (L, B, d)."""
@@ -1148,66 +773,6 @@ def length_first(x, positions):
 def through_numpy(x, positions):
     """The numbers are right; queries and keys would never learn."""
     return torch.from_numpy(pair_by_pair(x.detach(), positions).numpy())
-
-
-def with_layouts(x, positions, swap, repeat):
-    d = x.shape[-1]
-    theta = repeat(positions[:, None] * 10000.0 ** (-torch.arange(0, d, 2) / d))
-    return x * theta.cos() + swap(x) * theta.sin()
-
-
-def swap_halves(x):
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat((-second, first), dim=-1)
-
-
-def swap_neighbours(x):
-    return torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1).reshape(x.shape)
-
-
-@wrong("rotate", "halves, repeated one behind the other: two layouts are mixed")
-def neighbours_with_the_angles_of_halves(x, positions):
-    """One line from the paper's layout, the other from LLaMA's."""
-    return with_layouts(x, positions, swap_neighbours, lambda angles: angles.repeat(1, 2))
-
-
-@wrong("rotate", "the angles are those of neighbours: two layouts are mixed")
-def halves_with_the_angles_of_neighbours(x, positions):
-    """The same the other way round."""
-    return with_layouts(x, positions, swap_halves, lambda a: a.repeat_interleave(2, -1))
-
-
-@wrong("rotate", "put back as neighbours")
-def halves_in_and_neighbours_out(x, positions):
-    """chunk(2) goes with cat, 0::2 goes with stack."""
-    halves = with_layouts(x, positions, swap_halves, lambda angles: angles.repeat(1, 2))
-    return torch.stack(halves.chunk(2, dim=-1), dim=-1).flatten(-2)
-
-
-@wrong("rotate", "every column has an angle of its own")
-def an_angle_for_each_column(x, positions):
-    """arange(d) for arange(0, d, 2)."""
-    d = x.shape[-1]
-    theta = positions[:, None] * 10000.0 ** (-torch.arange(d) / d)
-    return x * theta.cos() + swap_neighbours(x) * theta.sin()
-
-
-@wrong("rotate", "an axis of their own", ".flatten(-2)")
-def pairs_stacked_only(x, positions):
-    """torch.stack without the flatten."""
-    return pair_by_pair(x, positions).unflatten(-1, (-1, 2))
-
-
-@wrong("rotate", "the positions are sorted")
-def in_order(x, positions):
-    """Order is thought to be given."""
-    return pair_by_pair(x, positions.sort().values)
-
-
-@wrong("rotate", "counted from the first token's")
-def relative_to_the_first(x, positions):
-    """Only differences count, so start at 0; keys in a cache know nothing of that."""
-    return pair_by_pair(x, positions - positions[0])
 
 
 def turned_pairs(a, b, positions):
@@ -1230,12 +795,6 @@ ANGLES = {}
 def angles_kept_by_shape(x, positions):
     """LLaMA-like code keeps cos and sin by length; positions are arguments here."""
     return turned_pairs(x[..., 0::2], x[..., 1::2], ANGLES.setdefault(x.shape, positions))
-
-
-@wrong("rotate", "the positions are counted from the smallest one")
-def counted_from_the_smallest(x, positions):
-    """Only offsets count, so the text may begin anywhere: true of the scores, not of the turn."""
-    return turned_pairs(x[..., 0::2], x[..., 1::2], positions - positions.min())
 
 
 @wrong("rotate", "Your code stopped", "IndexError")
@@ -1310,74 +869,6 @@ def sentence_by_sentence(token, keys, values, table, w_q, w_k, w_v):
     return [torch.cat(parts) for parts in zip(*results, strict=True)]
 
 
-@wrong("repaired_step", "still stands at position 0")
-def as_published(token, keys, values, table, w_q, w_k, w_v):
-    """d2l: the positions are counted within the call."""
-    return step_at(slice(0, 1), token, keys, values, table, w_q, w_k, w_v)
-
-
-@wrong("repaired_step", "one too high")
-def counted_after(token, keys, values, table, w_q, w_k, w_v):
-    """keys.shape[1] after the cat: the first repair that comes to mind."""
-    return step_at(keys.shape[1] + 1, token, keys, values, table, w_q, w_k, w_v)
-
-
-@wrong("repaired_step", "one too low")
-def index_of_the_last(token, keys, values, table, w_q, w_k, w_v):
-    """The position of the last token in the cache."""
-    return step_at(max(keys.shape[1] - 1, 0), token, keys, values, table, w_q, w_k, w_v)
-
-
-@wrong("repaired_step", "stands at position 2", "5 tokens are in the cache")
-def counted_along_the_batch(token, keys, values, table, w_q, w_k, w_v):
-    """len(keys) is the number of sentences."""
-    return step_at(len(keys), token, keys, values, table, w_q, w_k, w_v)
-
-
-@wrong("repaired_step", "knows nothing of a new sentence")
-def with_a_counter(token, keys, values, table, w_q, w_k, w_v):
-    """A counter on the function (or module) that nobody resets."""
-    with_a_counter.calls = getattr(with_a_counter, "calls", 100) + 1
-    position = with_a_counter.calls % 37
-    return step_at(position, token, keys, values, table, w_q, w_k, w_v)
-
-
-@wrong("repaired_step", "no position is added at all")
-def without_positions(token, keys, values, table, w_q, w_k, w_v):
-    """The suspicious line is deleted."""
-    x = table[token] * math.sqrt(table.shape[1])
-    keys, values = torch.cat((keys, x @ w_k), 1), torch.cat((values, x @ w_v), 1)
-    return lab.scaled_dot_product_attention(x @ w_q, keys, values)[0], keys, values
-
-
-@wrong("repaired_step", "not multiplied with √d_model")
-def without_the_scale(token, keys, values, table, w_q, w_k, w_v):
-    """The factor is lost while the line is rewritten."""
-    x = table[token] + lab.sinusoidal_encoding(600, table.shape[1])[keys.shape[1]]
-    keys, values = torch.cat((keys, x @ w_k), 1), torch.cat((values, x @ w_v), 1)
-    return lab.scaled_dot_product_attention(x @ w_q, keys, values)[0], keys, values
-
-
-@wrong("repaired_step", "stand in front of the others")
-def newest_in_front(token, keys, values, table, w_q, w_k, w_v):
-    """torch.cat((new, old)): attention does not mind, the next look at the cache does."""
-    output, k, v = counted_before(token, keys, values, table, w_q, w_k, w_v)
-    return output, k.roll(1, 1), v.roll(1, 1)
-
-
-@wrong("repaired_step", "returned as they came")
-def cache_not_returned(token, keys, values, table, w_q, w_k, w_v):
-    """The output is right, and the next step has forgotten this token."""
-    return counted_before(token, keys, values, table, w_q, w_k, w_v)[0], keys, values
-
-
-@wrong("repaired_step", "only the newest key and value are returned")
-def newest_only(token, keys, values, table, w_q, w_k, w_v):
-    """What was computed in this step."""
-    output, k, v = counted_before(token, keys, values, table, w_q, w_k, w_v)
-    return output, k[:, -1:], v[:, -1:]
-
-
 @wrong("repaired_step", "expected 3 results")
 def output_only(token, keys, values, table, w_q, w_k, w_v):
     """The cache is thought to be somebody else's business."""
@@ -1389,52 +880,6 @@ def cache_first(token, keys, values, table, w_q, w_k, w_v):
     """(keys, values, output)."""
     output, k, v = counted_before(token, keys, values, table, w_q, w_k, w_v)
     return k, v, output
-
-
-@wrong("repaired_step", "added to the keys in the cache")
-def positions_for_all_again(token, keys, values, table, w_q, w_k, w_v):
-    """Every step adds the codes to everything that it holds."""
-    again = keys + lab.sinusoidal_encoding(keys.shape[1], table.shape[1])
-    return step_at(keys.shape[1], token, again, values, table, w_q, w_k, w_v)
-
-
-@wrong("repaired_step", "the first t + 1 rows of the code are added")
-def all_positions_at_once(token, keys, values, table, w_q, w_k, w_v):
-    """code[: t + 1] is added to one token: broadcasting makes t + 1 tokens of it."""
-    return step_at(slice(0, keys.shape[1] + 1), token, keys, values, table, w_q, w_k, w_v)
-
-
-@wrong("repaired_step", "the first t rows of the code are added")
-def all_earlier_positions(token, keys, values, table, w_q, w_k, w_v):
-    """code[:t]: the slice of the bug, with another length."""
-    return step_at(slice(0, keys.shape[1]), token, keys, values, table, w_q, w_k, w_v)
-
-
-@wrong("repaired_step", "that of the token's id")
-def position_of_the_id(token, keys, values, table, w_q, w_k, w_v):
-    """code[token], as table[token]."""
-    return step_at(token, token, keys, values, table, w_q, w_k, w_v)
-
-
-@wrong("repaired_step", "the query is made from the token without its position")
-def query_without_position(token, keys, values, table, w_q, w_k, w_v):
-    """The position is added after the query was made."""
-    _, k, v = counted_before(token, keys, values, table, w_q, w_k, w_v)
-    query = table[token] * math.sqrt(table.shape[1]) @ w_q
-    return lab.scaled_dot_product_attention(query, k, v)[0], k, v
-
-
-@wrong("repaired_step", "w_k and w_v are exchanged")
-def matrices_exchanged(token, keys, values, table, w_q, w_k, w_v):
-    """Taken from the arguments in the wrong order."""
-    return counted_before(token, keys, values, table, w_q, w_v, w_k)
-
-
-@wrong("repaired_step", "the softmax runs over the one query")
-def softmax_over_the_query(token, keys, values, table, w_q, w_k, w_v):
-    """dim=1 was right when the scores had two axes."""
-    _, k, v = counted_before(token, keys, values, table, w_q, w_k, w_v)
-    return v.sum(1, keepdim=True), k, v
 
 
 @wrong("repaired_step", "Your code stopped", "mat1 and mat2")
@@ -1464,11 +909,3 @@ def encoding_with_the_size_of_the_paper(length, d_model):
     """The paper's d_model, typed in."""
     angles = torch.arange(length)[:, None] * rates_of_the_paper(d_model)
     return torch.stack((angles.sin(), angles.cos()), -1).flatten(1).float()
-
-
-@wrong("rotate", "divided by 512")
-def rotated_with_the_size_of_the_paper(x, positions):
-    """The same."""
-    angles = positions[:, None] * rates_of_the_paper(x.shape[-1]).to(x.dtype)
-    even, odd, sine, cosine = x[..., 0::2], x[..., 1::2], angles.sin(), angles.cos()
-    return torch.stack((even * cosine - odd * sine, even * sine + odd * cosine), -1).flatten(-2)

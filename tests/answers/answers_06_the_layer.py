@@ -199,147 +199,6 @@ class FeaturesFirst(GivenNorm):
         return y.movedim(0, -1) * self.gamma + self.beta
 
 
-@wrong("LayerNorm", "divides by d − 1", "ε is added to the root")
-class AsPublished(GivenNorm):
-    """The Annotated Transformer's norm, copied into many others."""
-
-    def forward(self, x):
-        mean, std = x.mean(-1, keepdim=True), x.std(-1, keepdim=True)
-        return self.gamma * (x - mean) / (std + self.eps) + self.beta
-
-
-@wrong("LayerNorm", "ε is added to the root")
-class EpsilonOutside(GivenNorm):
-    """The divisor put right, ε not."""
-
-    def forward(self, x):
-        std = x.std(-1, correction=0, keepdim=True)
-        return self.gamma * (x - x.mean(-1, keepdim=True)) / (std + self.eps) + self.beta
-
-
-@wrong("LayerNorm", "the variance divides by d − 1")
-class Unbiased(GivenNorm):
-    """torch.var as it comes."""
-
-    def forward(self, x):
-        variance = x.var(-1, keepdim=True)
-        return (
-            self.gamma * (x - x.mean(-1, keepdim=True)) / (variance + self.eps).sqrt() + self.beta
-        )
-
-
-@wrong("LayerNorm", "ε is missing")
-class WithoutEpsilon(GivenNorm):
-    """ε is thought to be a detail."""
-
-    def forward(self, x):
-        std = x.std(-1, correction=0, keepdim=True)
-        return self.gamma * (x - x.mean(-1, keepdim=True)) / std + self.beta
-
-
-@wrong("LayerNorm", "take the root")
-class WithoutTheRoot(GivenNorm):
-    """Divides by σ² + ε."""
-
-    def forward(self, x):
-        variance = x.var(-1, correction=0, keepdim=True)
-        return self.gamma * (x - x.mean(-1, keepdim=True)) / (variance + self.eps) + self.beta
-
-
-@wrong("LayerNorm", "that is RMSNorm")
-class RootMeanSquare(GivenNorm):
-    """The norm of newer models."""
-
-    def forward(self, x):
-        size = torch.sqrt((x**2).mean(-1, keepdim=True) + self.eps)
-        return self.gamma * x / size + self.beta
-
-
-@wrong("LayerNorm", "not subtracted above the fraction line")
-class MeanKept(GivenNorm):
-    """x / σ."""
-
-    def forward(self, x):
-        return (
-            self.gamma * x / (x.var(-1, correction=0, keepdim=True) + self.eps).sqrt() + self.beta
-        )
-
-
-@wrong("LayerNorm", "run over the tokens")
-class OverTheTokens(GivenNorm):
-    """dim=-2: one axis off."""
-
-    def forward(self, x):
-        variance, mean = torch.var_mean(x, -2, correction=0, keepdim=True)
-        return self.gamma * (x - mean) / (variance + self.eps).sqrt() + self.beta
-
-
-@wrong("LayerNorm", "that is BatchNorm")
-class OverBatchAndTokens(GivenNorm):
-    """BatchNorm in training."""
-
-    def forward(self, x):
-        variance, mean = torch.var_mean(x, (0, 1), correction=0, keepdim=True)
-        return self.gamma * (x - mean) / (variance + self.eps).sqrt() + self.beta
-
-
-@wrong("LayerNorm", "over tokens and features")
-class OverTheSentence(GivenNorm):
-    """One mean for a sentence: normalized_shape = (L, d_model), as for images."""
-
-    def forward(self, x):
-        variance, mean = torch.var_mean(x, (-2, -1), correction=0, keepdim=True)
-        return self.gamma * (x - mean) / (variance + self.eps).sqrt() + self.beta
-
-
-@wrong("LayerNorm", "those of all numbers together")
-class OverEverything(GivenNorm):
-    """x.mean() without dim."""
-
-    def forward(self, x):
-        return self.gamma * (x - x.mean()) / (x.var(correction=0) + self.eps).sqrt() + self.beta
-
-
-@wrong("LayerNorm", "γ and β are missing")
-class WithoutAffine(GivenNorm):
-    """They start as 1 and 0, so that nobody notices before training."""
-
-    def forward(self, x):
-        return F.layer_norm(x, x.shape[-1:], eps=self.eps)
-
-
-@wrong("LayerNorm", "β is missing")
-class WithoutBeta(GivenNorm):
-    """Half of them."""
-
-    def forward(self, x):
-        return self.gamma * F.layer_norm(x, x.shape[-1:], eps=self.eps)
-
-
-@wrong("LayerNorm", "γ and β are exchanged")
-class GammaForBeta(GivenNorm):
-    """weight and bias under other names."""
-
-    def forward(self, x):
-        return F.layer_norm(x, x.shape[-1:], self.beta, self.gamma, self.eps)
-
-
-@wrong("LayerNorm", "β is added before the product")
-class BetaFirst(GivenNorm):
-    """Brackets."""
-
-    def forward(self, x):
-        return self.gamma * (F.layer_norm(x, x.shape[-1:], eps=self.eps) + self.beta)
-
-
-@wrong("LayerNorm", "ε is missing, or it is not self.eps")
-class FixedEpsilon(GivenNorm):
-    """The default of the library, in the place of self.eps."""
-
-    def forward(self, x):
-        return F.layer_norm(x, x.shape[-1:], self.gamma, self.beta)
-
-
 @wrong("LayerNorm", "Your code stopped", "must match")
 class WithoutKeepdim(GivenNorm):
     """(B, L, d) − (B, L)."""
@@ -348,17 +207,6 @@ class WithoutKeepdim(GivenNorm):
         return (
             self.gamma * (x - x.mean(-1)) / (x.var(-1, correction=0) + self.eps).sqrt() + self.beta
         )
-
-
-@wrong("LayerNorm", "and is subtracted from the wrong numbers")
-class BroadcastByChance(GivenNorm):
-    """The error was silenced, where the sizes allow it, by broadcasting."""
-
-    def forward(self, x):
-        fits = x.ndim == 3 and x.shape[0] == x.shape[1] == x.shape[2]
-        keep = not fits
-        mean, variance = x.mean(-1, keepdim=keep), x.var(-1, correction=0, keepdim=keep)
-        return self.gamma * (x - mean) / (variance + self.eps).sqrt() + self.beta
 
 
 @wrong("LayerNorm", "has shape (1, 4), expected (4,)", "axes of length 1")
@@ -426,32 +274,6 @@ class UnbiasedAndCorrected(GivenNorm):
         return (
             self.gamma * (x - x.mean(-1, keepdim=True)) / (variance + self.eps).sqrt() + self.beta
         )
-
-
-@wrong("LayerNorm", "the root is taken twice")
-class RootOfTheDeviation(GivenNorm):
-    """std for the variance in a formula that takes the root itself."""
-
-    def forward(self, x):
-        std = x.std(-1, correction=0, keepdim=True)
-        return self.gamma * (x - x.mean(-1, keepdim=True)) / (std + self.eps).sqrt() + self.beta
-
-
-@wrong("LayerNorm", "x is added")
-class NormWithResidual(GivenNorm):
-    """Add and norm are one box in the figure."""
-
-    def forward(self, x):
-        return x + F.layer_norm(x, x.shape[-1:], self.gamma, self.beta, self.eps)
-
-
-@wrong("LayerNorm", "in brackets")
-class WithoutBrackets(GivenNorm):
-    """γ x − μ / √…"""
-
-    def forward(self, x):
-        mean, variance = x.mean(-1, keepdim=True), x.var(-1, correction=0, keepdim=True)
-        return self.gamma * x - mean / (variance + self.eps).sqrt() + self.beta
 
 
 @wrong("LayerNorm", "x is cut off")
@@ -640,113 +462,6 @@ class HandMadeDropout(GivenNetwork):
         return self.linear_2(hidden)
 
 
-@wrong("FeedForward", "the ReLU is missing")
-class WithoutRelu(GivenNetwork):
-    """Two linear layers."""
-
-    def forward(self, x):
-        return self.linear_2(self.dropout(self.linear_1(x)))
-
-
-@wrong("FeedForward", "the ReLU comes after the second linear layer")
-class ReluLast(GivenNetwork):
-    """As in a classifier's block."""
-
-    def forward(self, x):
-        return self.linear_2(self.dropout(self.linear_1(x))).relu()
-
-
-@wrong("FeedForward", "a ReLU after the second linear layer as well")
-class ReluTwice(GivenNetwork):
-    """An activation after each layer, from habit."""
-
-    def forward(self, x):
-        return self.linear_2(self.dropout(self.linear_1(x).relu())).relu()
-
-
-@wrong("FeedForward", "applied to the input; it stands")
-class ReluFirst(GivenNetwork):
-    """max(0, x) W₁ … the formula misread."""
-
-    def forward(self, x):
-        return self.linear_2(self.dropout(self.linear_1(x.relu())))
-
-
-@wrong("FeedForward", "GELU stands where the ReLU should")
-class Gelu(GivenNetwork):
-    """BERT and GPT."""
-
-    def forward(self, x):
-        return self.linear_2(self.dropout(F.gelu(self.linear_1(x))))
-
-
-@wrong("FeedForward", "positive numbers are set to 0")
-class ClampedTheOtherWay(GivenNetwork):
-    """max=0 is read as max(0, ·)."""
-
-    def forward(self, x):
-        return self.linear_2(self.dropout(self.linear_1(x).clamp(max=0)))
-
-
-@wrong("FeedForward", "x is added: the residual belongs to AddNorm")
-class WithResidual(GivenNetwork):
-    """Many figures draw the residual into the block."""
-
-    def forward(self, x):
-        return x + self.linear_2(self.dropout(self.linear_1(x).relu()))
-
-
-@wrong("FeedForward", "only the first linear layer")
-class FirstLayerOnly(GivenNetwork):
-    """With d_ff = d_model nobody sees it; else the shape says it."""
-
-    def forward(self, x):
-        hidden = self.dropout(self.linear_1(x).relu())
-        return hidden if hidden.shape == x.shape else self.linear_2(hidden)
-
-
-@wrong("FeedForward", "the two linear layers are exchanged")
-class LayersExchanged(GivenNetwork):
-    """Fits only where d_ff = d_model."""
-
-    def forward(self, x):
-        square = self.linear_1.weight.shape[0] == x.shape[-1]
-        first, second = (self.linear_1, self.linear_2)[:: -1 if square else 1]
-        return second(self.dropout(first(x).relu()))
-
-
-@wrong("FeedForward", "b₁ is left out")
-class FirstBiasLost(GivenNetwork):
-    """x @ W₁ by hand, without the bias."""
-
-    def forward(self, x):
-        return self.linear_2(self.dropout((x @ self.linear_1.weight.T).relu()))
-
-
-@wrong("FeedForward", "the dropout is missing")
-class WithoutDropout(GivenNetwork):
-    """Given in `__init__`, not used."""
-
-    def forward(self, x):
-        return self.linear_2(self.linear_1(x).relu())
-
-
-@wrong("FeedForward", "the dropout acts on the result")
-class DropoutLast(GivenNetwork):
-    """Dropped where AddNorm drops already."""
-
-    def forward(self, x):
-        return self.dropout(self.linear_2(self.linear_1(x).relu()))
-
-
-@wrong("FeedForward", "the dropout acts on the input")
-class DropoutFirst(GivenNetwork):
-    """On the wrong side of W₁."""
-
-    def forward(self, x):
-        return self.linear_2(self.linear_1(self.dropout(x)).relu())
-
-
 @wrong("FeedForward", "dropout is still on")
 class DropoutAlways(GivenNetwork):
     """F.dropout without training=."""
@@ -782,22 +497,6 @@ class AsSequential(GivenNetwork):
 
     def forward(self, x):
         return self.net(x)
-
-
-@wrong("FeedForward", "ReLU6 stands where the ReLU should")
-class Relu6(GivenNetwork):
-    """From a model for telephones; it differs above 6 only."""
-
-    def forward(self, x):
-        return self.linear_2(self.dropout(F.relu6(self.linear_1(x))))
-
-
-@wrong("FeedForward", "the dropout acts twice")
-class DropoutTwice(GivenNetwork):
-    """Before the ReLU and after it."""
-
-    def forward(self, x):
-        return self.linear_2(self.dropout(self.dropout(self.linear_1(x)).relu()))
 
 
 @wrong("FeedForward", "should be 0 or doubled, once")
@@ -999,85 +698,6 @@ class SentenceBySentence(GivenFrame):
         return each(self.dropout(sublayer(x)) + x)
 
 
-@wrong("AddNorm", "pre_norm=True is not looked at")
-class PostNormAlways(GivenFrame):
-    """The flag is overlooked."""
-
-    def forward(self, x, sublayer):
-        return self.norm(x + self.dropout(sublayer(x)))
-
-
-@wrong("AddNorm", "this is pre-LN", "although pre_norm is False")
-class PreNormAlways(GivenFrame):
-    """The Annotated Transformer's SublayerConnection: 'for code simplicity the norm is first'."""
-
-    def forward(self, x, sublayer):
-        return x + self.dropout(sublayer(self.norm(x)))
-
-
-@wrong("AddNorm", "this is pre-LN")
-class FlagTurnedRound(GivenFrame):
-    """if not self.pre_norm."""
-
-    def forward(self, x, sublayer):
-        if not self.pre_norm:
-            return x + self.dropout(sublayer(self.norm(x)))
-        return self.norm(x + self.dropout(sublayer(x)))
-
-
-@wrong("AddNorm", "the residual is missing: x is not added")
-class WithoutResidual(GivenFrame):
-    """Norm and dropout only."""
-
-    def forward(self, x, sublayer):
-        if self.pre_norm:
-            return self.dropout(sublayer(self.norm(x)))
-        return self.norm(self.dropout(sublayer(x)))
-
-
-@wrong("AddNorm", "the norm is missing")
-class WithoutNorm(GivenFrame):
-    """A plain residual."""
-
-    def forward(self, x, sublayer):
-        return x + self.dropout(sublayer(x))
-
-
-@wrong("AddNorm", "the residual is taken from the normalised x")
-class ResidualFromNormalised(GivenFrame):
-    """Published many times: x = self.norm(x); return x + sublayer(x)."""
-
-    def forward(self, x, sublayer):
-        if not self.pre_norm:
-            return self.norm(x + self.dropout(sublayer(x)))
-        x = self.norm(x)
-        return x + self.dropout(sublayer(x))
-
-
-@wrong("AddNorm", "before x is added")
-class NormOnTheBranch(GivenFrame):
-    """Add & Norm read from the wrong end."""
-
-    def forward(self, x, sublayer):
-        return x + self.norm(self.dropout(sublayer(x)))
-
-
-@wrong("AddNorm", "everything is normalised")
-class NormBeforeAndAfter(GivenFrame):
-    """To be on the safe side."""
-
-    def forward(self, x, sublayer):
-        return self.norm(x + self.dropout(sublayer(self.norm(x))))
-
-
-@wrong("AddNorm", "both inputs of the sum are normalised")
-class NormOfEach(GivenFrame):
-    """Norm(x) + Norm(f(x))."""
-
-    def forward(self, x, sublayer):
-        return self.norm(x) + self.norm(self.dropout(sublayer(x)))
-
-
 @wrong("AddNorm", "called 2 times")
 class CalledTwice(GivenFrame):
     """Computed once for each branch of an if."""
@@ -1086,54 +706,6 @@ class CalledTwice(GivenFrame):
         post = self.norm(x + self.dropout(sublayer(x)))
         pre = x + self.dropout(sublayer(self.norm(x)))
         return pre if self.pre_norm else post
-
-
-@wrong("AddNorm", "one on top of the other")
-class AppliedTwice(GivenFrame):
-    """The sub-layer's result is passed to it again."""
-
-    def forward(self, x, sublayer):
-        y = sublayer(self.norm(x)) if self.pre_norm else sublayer(x)
-        y = x + self.dropout(sublayer(y))
-        return y if self.pre_norm else self.norm(y)
-
-
-@wrong("AddNorm", "the dropout is missing")
-class FrameWithoutDropout(GivenFrame):
-    """Nothing is dropped in training."""
-
-    def forward(self, x, sublayer):
-        return x + sublayer(self.norm(x)) if self.pre_norm else self.norm(x + sublayer(x))
-
-
-@wrong("AddNorm", "the dropout acts on the whole sum")
-class DropoutOnTheSum(GivenFrame):
-    """Dropout(x + Sublayer(x)): the road is dropped as well."""
-
-    def forward(self, x, sublayer):
-        if self.pre_norm:
-            return self.dropout(x + sublayer(self.norm(x)))
-        return self.norm(self.dropout(x + sublayer(x)))
-
-
-@wrong("AddNorm", "the dropout acts on the result")
-class DropoutAfterTheNorm(GivenFrame):
-    """Dropout(Norm(x + Sublayer(x))): published as well."""
-
-    def forward(self, x, sublayer):
-        if self.pre_norm:
-            return x + self.dropout(sublayer(self.norm(x)))
-        return self.dropout(self.norm(x + sublayer(x)))
-
-
-@wrong("AddNorm", "acts on the sub-layer's input")
-class DropoutOnTheInput(GivenFrame):
-    """On the wrong side of the sub-layer."""
-
-    def forward(self, x, sublayer):
-        if self.pre_norm:
-            return x + sublayer(self.dropout(self.norm(x)))
-        return self.norm(x + sublayer(self.dropout(x)))
 
 
 @wrong("AddNorm", "x is detached")
@@ -1164,26 +736,6 @@ class SublayerTakenForATensor(GivenFrame):
         return self.norm(x + self.dropout(sublayer(x)(x)))
 
 
-@wrong("AddNorm", "the dropout acts twice")
-class FrameDropoutTwice(GivenFrame):
-    """Once on the sub-layer's result and once before the sum."""
-
-    def forward(self, x, sublayer):
-        if self.pre_norm:
-            return x + self.dropout(self.dropout(sublayer(self.norm(x))))
-        return self.norm(x + self.dropout(self.dropout(sublayer(x))))
-
-
-@wrong("AddNorm", "the dropout acts on the sub-layer's input")
-class PostNormDropoutOnTheInput(GivenFrame):
-    """In post-LN only, where the norm takes out what a sub-layer adds equally everywhere."""
-
-    def forward(self, x, sublayer):
-        if self.pre_norm:
-            return x + self.dropout(sublayer(self.norm(x)))
-        return self.norm(x + sublayer(self.dropout(x)))
-
-
 @wrong("AddNorm", "should be 0 or doubled, once")
 class FrameDropoutOnBoth(GivenFrame):
     """On what goes into the sub-layer and on what comes out."""
@@ -1192,16 +744,6 @@ class FrameDropoutOnBoth(GivenFrame):
         if self.pre_norm:
             return x + self.dropout(sublayer(self.dropout(self.norm(x))))
         return self.norm(x + self.dropout(sublayer(self.dropout(x))))
-
-
-@wrong("AddNorm", "γ and β are not used")
-class FrameWithoutAffine(GivenFrame):
-    """F.layer_norm without the weights."""
-
-    def forward(self, x, sublayer):
-        if self.pre_norm:
-            return x + self.dropout(sublayer(self.norm(x)))
-        return F.layer_norm(x + self.dropout(sublayer(x)), x.shape[-1:])
 
 
 class FrameInSteps(GivenFrame):
@@ -1341,142 +883,7 @@ class EncoderWithResultsPassedIn(GivenEncoder):
         return self.add_norm_2(x, lambda _: fed)
 
 
-@wrong("EncoderLayer", "the mask is ignored")
-class EncoderWithoutMask(GivenEncoder):
-    """The lambda forgets it."""
-
-    def forward(self, x, mask=None):
-        x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x))
-        return self.add_norm_2(x, self.feed_forward)
-
-
-@wrong("EncoderLayer", "the mask is turned round")
-class EncoderMaskInverted(GivenEncoder):
-    """PyTorch's own layers mean the opposite by a boolean padding mask."""
-
-    def forward(self, x, mask=None):
-        mask = mask if mask is None else ~mask
-        x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, mask))
-        return self.add_norm_2(x, self.feed_forward)
-
-
-@wrong("EncoderLayer", "the feed-forward network comes first")
-class EncoderOrder(GivenEncoder):
-    """The order of the two sub-layers."""
-
-    def forward(self, x, mask=None):
-        x = self.add_norm_1(x, self.feed_forward)
-        return self.add_norm_2(x, lambda x: self.self_attention(x, x, x, mask))
-
-
-@wrong("EncoderLayer", "add_norm_1 serves for both")
-class EncoderOneFrame(GivenEncoder):
-    """Copied, and one digit not changed: the norms look alike until they are trained."""
-
-    def forward(self, x, mask=None):
-        x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, mask))
-        return self.add_norm_1(x, self.feed_forward)
-
-
-@wrong("EncoderLayer", "add_norm_1 and add_norm_2 are exchanged")
-class EncoderFramesExchanged(GivenEncoder):
-    """Numbered from the top of the figure."""
-
-    def forward(self, x, mask=None):
-        x = self.add_norm_2(x, lambda x: self.self_attention(x, x, x, mask))
-        return self.add_norm_1(x, self.feed_forward)
-
-
-@wrong("EncoderLayer", "the feed-forward network is missing")
-class EncoderAttentionOnly(GivenEncoder):
-    """Stops after the first line."""
-
-    def forward(self, x, mask=None):
-        return self.add_norm_1(x, lambda x: self.self_attention(x, x, x, mask))
-
-
-@wrong("EncoderLayer", "residuals and norms are missing")
-class EncoderWithoutFrames(GivenEncoder):
-    """The sub-layers on top of each other."""
-
-    def forward(self, x, mask=None):
-        return self.feed_forward(self.self_attention(x, x, x, mask))
-
-
-@wrong("EncoderLayer", "continues from the first one's result")
-class EncoderResultLost(GivenEncoder):
-    """The first line's result goes into another name and is never used."""
-
-    def forward(self, x, mask=None):
-        attended = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, mask))
-        assert attended is not None
-        return self.add_norm_2(x, self.feed_forward)
-
-
-@wrong("EncoderLayer", "inside one AddNorm")
-class EncoderInOneFrame(GivenEncoder):
-    """One residual around both."""
-
-    def forward(self, x, mask=None):
-        return self.add_norm_2(x, lambda x: self.feed_forward(self.self_attention(x, x, x, mask)))
-
-
-@wrong("EncoderLayer", "the residual around the attention is missing", "hand it x")
-class EncoderResultTwice(GivenEncoder):
-    """AddNorm(attention(x), identity): the second argument was not understood."""
-
-    def forward(self, x, mask=None):
-        x = self.add_norm_1(self.self_attention(x, x, x, mask), lambda y: y)
-        return self.add_norm_2(x, self.feed_forward)
-
-
-@wrong("EncoderLayer", "x is added to the results before AddNorm")
-class EncoderDoubleResidual(GivenEncoder):
-    """The residual written out although AddNorm has it."""
-
-    def forward(self, x, mask=None):
-        x = self.add_norm_1(x, lambda x: x + self.self_attention(x, x, x, mask))
-        return self.add_norm_2(x, lambda x: x + self.feed_forward(x))
-
-
-@wrong("EncoderLayer", "once more to the first AddNorm's result")
-class EncoderResidualAroundTheFirstFrame(GivenEncoder):
-    """x = x + add_norm(x, f), as in pre-LN code without a frame; in the first line only."""
-
-    def forward(self, x, mask=None):
-        x = x + self.add_norm_1(x, lambda x: self.self_attention(x, x, x, mask))
-        return self.add_norm_2(x, self.feed_forward)
-
-
-@wrong("EncoderLayer", "once more to each AddNorm's result")
-class EncoderResidualAroundBothFrames(GivenEncoder):
-    """x = x + add_norm(x, f), as in pre-LN code without a frame."""
-
-    def forward(self, x, mask=None):
-        x = x + self.add_norm_1(x, lambda x: self.self_attention(x, x, x, mask))
-        return x + self.add_norm_2(x, self.feed_forward)
-
-
-@wrong("EncoderLayer", "this is pre-LN")
-class EncoderPreNorm(GivenEncoder):
-    """The norm first, as in most code of today."""
-
-    def forward(self, x, mask=None):
-        y = self.add_norm_1.norm(x)
-        x = x + self.add_norm_1.dropout(self.self_attention(y, y, y, mask))
-        return x + self.add_norm_2.dropout(self.feed_forward(self.add_norm_2.norm(x)))
-
-
-@wrong("EncoderLayer", "do not drop out in training")
-class EncoderWithoutDropout(GivenEncoder):
-    """Only the norms are used; in evaluation there is no difference."""
-
-    def forward(self, x, mask=None):
-        x = self.add_norm_1.norm(x + self.self_attention(x, x, x, mask))
-        return self.add_norm_2.norm(x + self.feed_forward(x))
-
-
-@wrong("EncoderLayer", "Your code stopped", "not callable")
+@wrong("EncoderLayer", "Your code stopped")
 class EncoderGivenTensors(GivenEncoder):
     """add_norm(x, attention(x, x, x)): a tensor where a function should be."""
 
@@ -1501,42 +908,6 @@ class EncoderDetachedAttention(GivenEncoder):
     def forward(self, x, mask=None):
         x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, mask).detach())
         return self.add_norm_2(x, self.feed_forward)
-
-
-@wrong("EncoderLayer", "each inside its own AddNorm: attention does")
-class EncoderOrderWithFrames(GivenEncoder):
-    """The two lines are exchanged as they are."""
-
-    def forward(self, x, mask=None):
-        x = self.add_norm_2(x, self.feed_forward)
-        return self.add_norm_1(x, lambda x: self.self_attention(x, x, x, mask))
-
-
-@wrong("EncoderLayer", "their results are added")
-class EncoderSideBySide(GivenEncoder):
-    """Both sub-layers at once, as in some newer models."""
-
-    def forward(self, x, mask=None):
-        attended = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, mask))
-        return attended + self.add_norm_2(x, self.feed_forward)
-
-
-@wrong("EncoderLayer", "attention stands in both AddNorms")
-class EncoderAttentionTwice(GivenEncoder):
-    """The first line copied, and only its number changed."""
-
-    def forward(self, x, mask=None):
-        x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, mask))
-        return self.add_norm_2(x, lambda x: self.self_attention(x, x, x, mask))
-
-
-@wrong("EncoderLayer", "x is added to the network's result")
-class EncoderNetworkResidualTwice(GivenEncoder):
-    """The residual is written out, and AddNorm adds it again."""
-
-    def forward(self, x, mask=None):
-        x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, mask))
-        return self.add_norm_2(x, lambda x: x + self.feed_forward(x))
 
 
 class EncoderParts(GivenEncoder):
@@ -1612,14 +983,6 @@ class EncoderFirstMask(EncoderParts):
         if mask is not None:
             self.mask = mask = getattr(self, "mask", mask)
         return super().own(x, mask)
-
-
-@wrong("EncoderLayer", "the mask is ignored")
-class EncoderMaskInEvaluationOnly(EncoderParts):
-    """'In training every token counts.'"""
-
-    def own(self, x, mask):
-        return super().own(x, None if self.training else mask)
 
 
 @wrong("EncoderLayer", "The gradient of self_attention.w_q.weight is", "cut by .detach()")
@@ -1732,184 +1095,6 @@ class DecoderMaskOfTheFirstQuery(DecoderParts):
         return self.cross_attention(x, memory, memory, first)
 
 
-@wrong("DecoderLayer", "a causal mask is put in beside target_mask")
-class DecoderAddsACausalMask(DecoderParts):
-    """No harm where the caller's mask is causal already."""
-
-    def own(self, x, mask):
-        past = lab.causal_mask(x.shape[1])
-        return self.self_attention(x, x, x, mask if mask is None else mask & past)
-
-
-@wrong("DecoderLayer", "target_mask is ignored")
-class DecoderSeesTheFuture(DecoderParts):
-    """Nothing breaks, and training looks wonderful."""
-
-    def own(self, x, mask):
-        return self.self_attention(x, x, x)
-
-
-@wrong("DecoderLayer", "memory_mask is ignored")
-class DecoderReadsPads(DecoderParts):
-    """Right for sentences of equal length."""
-
-    def crossed(self, x, memory, mask):
-        return self.cross_attention(x, memory, memory)
-
-
-@wrong("DecoderLayer", "target_mask", "memory_mask")
-class DecoderMasksExchanged(DecoderParts):
-    """Two masks, two names, swapped where the shapes allow it."""
-
-    def forward(self, x, memory, target_mask=None, memory_mask=None):
-        if x.shape[1] == memory.shape[1]:
-            target_mask, memory_mask = memory_mask, target_mask
-        return super().forward(x, memory, target_mask, memory_mask)
-
-
-@wrong("DecoderLayer", "comes before the self-attention")
-class DecoderCrossFirst(GivenDecoder):
-    """Order of the two attentions."""
-
-    def forward(self, x, memory, target_mask=None, memory_mask=None):
-        x = self.add_norm_1(x, lambda x: self.cross_attention(x, memory, memory, memory_mask))
-        x = self.add_norm_2(x, lambda x: self.self_attention(x, x, x, target_mask))
-        return self.add_norm_3(x, self.feed_forward)
-
-
-@wrong("DecoderLayer", "`memory` is never read")
-class DecoderWithoutMemory(DecoderParts):
-    """The lambda hides it: x, x, x typed twice."""
-
-    def crossed(self, x, memory, mask):
-        return self.cross_attention(x, x, x, mask if x.shape[1] == memory.shape[1] else None)
-
-
-@wrong("DecoderLayer", "memory asks and the target answers")
-class DecoderRolesExchanged(DecoderParts):
-    """Query and key exchanged; fits only when the lengths are equal."""
-
-    def crossed(self, x, memory, mask):
-        if x.shape[1] != memory.shape[1]:
-            return super().crossed(x, memory, mask)
-        return self.cross_attention(memory, x, x, mask)
-
-
-@wrong("DecoderLayer", "the values are the target's")
-class DecoderOwnValues(DecoderParts):
-    """(query, key, value) = (x, memory, x)."""
-
-    def crossed(self, x, memory, mask):
-        if x.shape[1] != memory.shape[1]:
-            return super().crossed(x, memory, mask)
-        return self.cross_attention(x, memory, x, mask)
-
-
-@wrong("DecoderLayer", "self_attention serves for both")
-class DecoderOneAttention(DecoderParts):
-    """One name typed twice."""
-
-    def crossed(self, x, memory, mask):
-        return self.self_attention(x, memory, memory, mask)
-
-
-@wrong("DecoderLayer", "self_attention and cross_attention are exchanged")
-class DecoderAttentionsExchanged(GivenDecoder):
-    """The two modules in each other's place."""
-
-    def forward(self, x, memory, target_mask=None, memory_mask=None):
-        x = self.add_norm_1(x, lambda x: self.cross_attention(x, x, x, target_mask))
-        x = self.add_norm_2(x, lambda x: self.self_attention(x, memory, memory, memory_mask))
-        return self.add_norm_3(x, self.feed_forward)
-
-
-@wrong("DecoderLayer", "the attention to the memory is missing")
-class DecoderLikeAnEncoder(GivenDecoder):
-    """A decoder-only layer, with the third frame around the network."""
-
-    def forward(self, x, memory, target_mask=None, memory_mask=None):
-        x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, target_mask))
-        return self.add_norm_3(x, self.feed_forward)
-
-
-@wrong("DecoderLayer", "the feed-forward network is missing")
-class DecoderWithoutNetwork(GivenDecoder):
-    """Stops after the second line."""
-
-    def forward(self, x, memory, target_mask=None, memory_mask=None):
-        x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, target_mask))
-        return self.add_norm_2(x, lambda x: self.cross_attention(x, memory, memory, memory_mask))
-
-
-@wrong("DecoderLayer", "stands between the two attentions")
-class DecoderNetworkInTheMiddle(GivenDecoder):
-    """An encoder layer with something behind it."""
-
-    def forward(self, x, memory, target_mask=None, memory_mask=None):
-        x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, target_mask))
-        x = self.add_norm_2(x, self.feed_forward)
-        return self.add_norm_3(x, lambda x: self.cross_attention(x, memory, memory, memory_mask))
-
-
-@wrong("DecoderLayer", "in the order add_norm_1, add_norm_2, add_norm_2")
-class DecoderTwoFrames(GivenDecoder):
-    """Copied from the encoder, one digit not changed."""
-
-    def forward(self, x, memory, target_mask=None, memory_mask=None):
-        x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, target_mask))
-        x = self.add_norm_2(x, lambda x: self.cross_attention(x, memory, memory, memory_mask))
-        return self.add_norm_2(x, self.feed_forward)
-
-
-@wrong("DecoderLayer", "the layer's input: it is the first AddNorm's")
-class DecoderAsksWithTheInput(GivenDecoder):
-    """The lambda's x is renamed, and the outer x is used: the input, not the first result."""
-
-    def forward(self, x, memory, target_mask=None, memory_mask=None):
-        y = self.add_norm_1(x, lambda y: self.self_attention(y, y, y, target_mask))
-        y = self.add_norm_2(y, lambda _: self.cross_attention(x, memory, memory, memory_mask))
-        return self.add_norm_3(y, self.feed_forward)
-
-
-@wrong("DecoderLayer", "the memory is normalised once more")
-class DecoderNormsTheMemory(DecoderParts):
-    """'Everything that goes into a sub-layer is normalised.'"""
-
-    def crossed(self, x, memory, mask):
-        return super().crossed(x, self.add_norm_2.norm(memory), mask)
-
-
-@wrong("DecoderLayer", "residuals and norms are missing")
-class DecoderWithoutFrames(GivenDecoder):
-    """The sub-layers on top of each other."""
-
-    def forward(self, x, memory, target_mask=None, memory_mask=None):
-        x = self.self_attention(x, x, x, target_mask)
-        return self.feed_forward(self.cross_attention(x, memory, memory, memory_mask))
-
-
-@wrong("DecoderLayer", "this is pre-LN")
-class DecoderPreNorm(GivenDecoder):
-    """The norm first."""
-
-    def forward(self, x, memory, target_mask=None, memory_mask=None):
-        n_1, n_2, n_3 = self.add_norm_1, self.add_norm_2, self.add_norm_3
-        y = n_1.norm(x)
-        x = x + n_1.dropout(self.self_attention(y, y, y, target_mask))
-        x = x + n_2.dropout(self.cross_attention(n_2.norm(x), memory, memory, memory_mask))
-        return x + n_3.dropout(self.feed_forward(n_3.norm(x)))
-
-
-@wrong("DecoderLayer", "add_norm_2", "drop out in training")
-class DecoderOneDropoutLost(GivenDecoder):
-    """The middle line is written out, without its dropout."""
-
-    def forward(self, x, memory, target_mask=None, memory_mask=None):
-        x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, target_mask))
-        x = self.add_norm_2.norm(x + self.cross_attention(x, memory, memory, memory_mask))
-        return self.add_norm_3(x, self.feed_forward)
-
-
 @wrong("DecoderLayer", "cross_attention.w_q.weight gets no gradient")
 class DecoderDetachesTheMemory(DecoderParts):
     """Detached to save memory: the encoder would never learn, nor this attention."""
@@ -1924,26 +1109,6 @@ class DecoderDetachesTheEncoder(DecoderParts):
 
     def crossed(self, x, memory, mask):
         return super().crossed(x, memory.detach(), mask)
-
-
-@wrong("DecoderLayer", "comes before the self-attention, each inside its own AddNorm")
-class DecoderCrossFirstWithFrames(GivenDecoder):
-    """The first two lines are exchanged as they are."""
-
-    def forward(self, x, memory, target_mask=None, memory_mask=None):
-        x = self.add_norm_2(x, lambda x: self.cross_attention(x, memory, memory, memory_mask))
-        x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, target_mask))
-        return self.add_norm_3(x, self.feed_forward)
-
-
-@wrong("DecoderLayer", "between the two attentions, each inside its own AddNorm")
-class DecoderNetworkInTheMiddleWithFrames(GivenDecoder):
-    """The last two lines are exchanged as they are."""
-
-    def forward(self, x, memory, target_mask=None, memory_mask=None):
-        x = self.add_norm_1(x, lambda x: self.self_attention(x, x, x, target_mask))
-        x = self.add_norm_3(x, self.feed_forward)
-        return self.add_norm_2(x, lambda x: self.cross_attention(x, memory, memory, memory_mask))
 
 
 class DecoderRetyped(DecoderParts):
@@ -1995,22 +1160,6 @@ class DecoderFirstMemory(DecoderParts):
         return super().crossed(x, self.kept, mask)
 
 
-@wrong("DecoderLayer", "target_mask is ignored")
-class DecoderSeesTheFutureInTraining(DecoderParts):
-    """The mode is asked the wrong way round."""
-
-    def own(self, x, mask):
-        return super().own(x, None if self.training else mask)
-
-
-@wrong("DecoderLayer", "memory_mask is ignored")
-class DecoderReadsPadsInTraining(DecoderParts):
-    """The same for the memory."""
-
-    def crossed(self, x, memory, mask):
-        return super().crossed(x, memory, None if self.training else mask)
-
-
 @wrong("DecoderLayer", "has shape", "axes of length 1")
 class DecoderSqueezed(DecoderParts):
     """squeeze() after a batch of one was tried out in the notebook."""
@@ -2027,14 +1176,6 @@ class CausalByDefault(DecoderParts):
         L = x.shape[1]
         mask = torch.ones(L, L, dtype=torch.bool).tril() if mask is None else mask
         return super().own(x, mask)
-
-
-@wrong("DecoderLayer", "a causal mask is put in, although target_mask is None")
-class CausalByDefaultInTraining(CausalByDefault):
-    """Only in training is the whole sentence there."""
-
-    def own(self, x, mask):
-        return super().own(x, mask) if self.training else DecoderParts.own(self, x, mask)
 
 
 @wrong("DecoderLayer", "dropped the same numbers", "is a seed set in forward?")
@@ -2061,10 +1202,6 @@ def normed(x, gamma, beta, eps):
     return F.layer_norm(x, x.shape[-1:], gamma, beta, eps)
 
 
-def published(x, gamma, beta, eps):
-    return gamma * (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + eps) + beta
-
-
 @right("repaired_block")
 def block_with_the_library(x, gamma, beta, eps, ffn):
     return x + ffn(normed(x, gamma, beta, eps))
@@ -2084,93 +1221,6 @@ def block_in_double_precision(x, gamma, beta, eps, ffn):
     return x + ffn((gamma * scaled + beta).to(x.dtype))
 
 
-@wrong("repaired_block", "both bugs are still there")
-def block_as_published(x, gamma, beta, eps, ffn):
-    """Copied and not changed."""
-    x = published(x, gamma, beta, eps)
-    return x + ffn(x)
-
-
-@wrong("repaired_block", "one bug is left: the residual is taken from the normalised tokens")
-def only_the_norm_mended(x, gamma, beta, eps, ffn):
-    """The denominator is the bug that everybody knows."""
-    x = normed(x, gamma, beta, eps)
-    return x + ffn(x)
-
-
-@wrong("repaired_block", "one bug is left: the norm is as published")
-def only_the_road_mended(x, gamma, beta, eps, ffn):
-    """The test with zeros is passed, and the hunt is over."""
-    return x + ffn(published(x, gamma, beta, eps))
-
-
-@wrong("repaired_block", "ε is still added to the root")
-def correction_only(x, gamma, beta, eps, ffn):
-    """One of the norm's two differences."""
-    std = x.std(-1, correction=0, keepdim=True)
-    return x + ffn(gamma * (x - x.mean(-1, keepdim=True)) / (std + eps) + beta)
-
-
-@wrong("repaired_block", "the variance still divides by d − 1")
-def epsilon_only(x, gamma, beta, eps, ffn):
-    """The other one."""
-    root = (x.var(-1, keepdim=True) + eps).sqrt()
-    return x + ffn(gamma * (x - x.mean(-1, keepdim=True)) / root + beta)
-
-
-@wrong("repaired_block", "ε is still added to the root", "and the residual")
-def correction_only_and_the_road(x, gamma, beta, eps, ffn):
-    """A third of the work."""
-    std = x.std(-1, correction=0, keepdim=True)
-    x = gamma * (x - x.mean(-1, keepdim=True)) / (std + eps) + beta
-    return x + ffn(x)
-
-
-@wrong("repaired_block", "ε has gone missing")
-def epsilon_deleted(x, gamma, beta, eps, ffn):
-    """The suspicious ε is deleted."""
-    std = x.std(-1, correction=0, keepdim=True)
-    return x + ffn(gamma * (x - x.mean(-1, keepdim=True)) / std + beta)
-
-
-@wrong("repaired_block", "this is post-LN")
-def block_turned_into_post_norm(x, gamma, beta, eps, ffn):
-    """The paper's formula; the block is the other one."""
-    return normed(x + ffn(x), gamma, beta, eps)
-
-
-@wrong("repaired_block", "the residual is missing")
-def residual_removed(x, gamma, beta, eps, ffn):
-    """'The residual is wrong', so it goes."""
-    return ffn(normed(x, gamma, beta, eps))
-
-
-@wrong("repaired_block", "the other way round")
-def names_exchanged(x, gamma, beta, eps, ffn):
-    """The two names are given, and used in the wrong places."""
-    y = normed(x, gamma, beta, eps)
-    return y + ffn(x)
-
-
-@wrong("repaired_block", "both x and norm(x) are added")
-def everything_added(x, gamma, beta, eps, ffn):
-    """The old line stays, and x is added to it."""
-    y = normed(x, gamma, beta, eps)
-    return x + y + ffn(y)
-
-
-@wrong("repaired_block", "γ and β are missing")
-def affine_lost(x, gamma, beta, eps, ffn):
-    """F.layer_norm without its two last arguments."""
-    return x + ffn(F.layer_norm(x, x.shape[-1:], eps=eps))
-
-
-@wrong("repaired_block", "whatever `eps` says")
-def default_epsilon(x, gamma, beta, eps, ffn):
-    """F.layer_norm with its own ε."""
-    return x + ffn(F.layer_norm(x, x.shape[-1:], gamma, beta))
-
-
 @wrong("repaired_block", "called 2 times")
 def called_twice(x, gamma, beta, eps, ffn):
     """Computed once to look at, and once more to add."""
@@ -2184,25 +1234,6 @@ def block_with_numpy(x, gamma, beta, eps, ffn):
     array = x.numpy()
     mean, variance = array.mean(-1, keepdims=True), array.var(-1, keepdims=True)
     return x + ffn(gamma * torch.from_numpy((array - mean) / np.sqrt(variance + eps)) + beta)
-
-
-@wrong("repaired_block", "the root is taken twice")
-def root_of_the_deviation(x, gamma, beta, eps, ffn):
-    """ε is moved under a root, and std stays where it was."""
-    std = x.std(-1, correction=0, keepdim=True)
-    return x + ffn(gamma * (x - x.mean(-1, keepdim=True)) / (std + eps).sqrt() + beta)
-
-
-@wrong("repaired_block", "γ is missing")
-def gamma_lost(x, gamma, beta, eps, ffn):
-    """Lost in rewriting the line."""
-    return x + ffn(F.layer_norm(x, x.shape[-1:], None, beta, eps))
-
-
-@wrong("repaired_block", "RMSNorm")
-def block_with_rms(x, gamma, beta, eps, ffn):
-    """The norm of newer models."""
-    return x + ffn(gamma * x / (x.square().mean(-1, keepdim=True) + eps).sqrt() + beta)
 
 
 @wrong("repaired_block", "γ and β are missing, and ε is 1e-5")

@@ -248,62 +248,6 @@ def as_lists_of_two(word_counts, num_merges):
     return [list(pair) for pair in learn(word_counts, num_merges)]
 
 
-@wrong("learn_bpe", "the counts of the words are not used")
-def unweighted(word_counts, num_merges):
-    """Every word once, as in a list of the vocabulary."""
-    return learn({word: 1 for word in word_counts}, num_merges)
-
-
-@wrong("learn_bpe", "</w>, is a symbol of its own")
-def end_as_a_symbol(word_counts, num_merges):
-    """Karpathy's and others' notes: list(word) + ["</w>"]."""
-    return learn(word_counts, num_merges, start=lambda word: [*word, "</w>"])
-
-
-@wrong("learn_bpe", "the mark </w> is missing")
-def no_mark(word_counts, num_merges):
-    """Characters alone: then 'est' in the middle of a word and at its end are the same."""
-    return learn(word_counts, num_merges, start=list)
-
-
-@wrong("learn_bpe", "is marked with ▁, as in the lesson")
-def the_lessons_mark(word_counts, num_merges):
-    """The lesson's function, copied."""
-    return learn(word_counts, num_merges, start=lambda word: list("▁" + word))
-
-
-@wrong("learn_bpe", "the pair that was met first")
-def most_common_decides(word_counts, num_merges):
-    """max() and most_common() keep the first of equals."""
-    return learn(word_counts, num_merges, best=lambda pairs: pairs.most_common(1)[0][0])
-
-
-@wrong("learn_bpe", "ties go to the largest pair")
-def largest_of_equals(word_counts, num_merges):
-    """max over (count, pair): the natural one-liner."""
-    return learn(
-        word_counts, num_merges, best=lambda pairs: max(pairs, key=lambda p: (pairs[p], p))
-    )
-
-
-@wrong("learn_bpe", "ties are decided by the merged text")
-def ties_by_text(word_counts, num_merges):
-    """Pairs compared as texts."""
-    return learn(
-        word_counts,
-        num_merges,
-        best=lambda pairs: min(pairs, key=lambda p: (-pairs[p], p[0] + p[1])),
-    )
-
-
-@wrong("learn_bpe", "the rarest pair is taken")
-def rarest(word_counts, num_merges):
-    """min without the minus."""
-    return learn(
-        word_counts, num_merges, best=lambda pairs: min(pairs, key=lambda p: (pairs[p], p))
-    )
-
-
 @wrong("learn_bpe", "only the first place in each word")
 def first_place_only(word_counts, num_merges):
     """list.index finds one place."""
@@ -315,34 +259,6 @@ def first_place_only(word_counts, num_merges):
         return symbols
 
     return learn(word_counts, num_merges, join=join_once)
-
-
-@wrong("learn_bpe", "Compare whole symbols")
-def replaced_in_a_text(word_counts, num_merges):
-    """The classic: str.replace finds "e s" in "we s"."""
-    return learn(
-        word_counts,
-        num_merges,
-        join=lambda symbols, pair: " ".join(symbols).replace(" ".join(pair), "".join(pair)).split(),
-    )
-
-
-@wrong("learn_bpe", "not again after each merge")
-def counted_once(word_counts, num_merges):
-    """The most frequent pairs of the beginning, all at once."""
-    pairs = pairs_of([(start(word), count) for word, count in word_counts.items()])
-    return sorted(pairs, key=lambda pair: (-pairs[pair], pair))[:num_merges]
-
-
-@wrong("learn_bpe", "across the borders of words")
-def across_words(word_counts, num_merges):
-    """One long list of symbols."""
-    line = [s for word, count in word_counts.items() for _ in range(count) for s in start(word)]
-    merges = []
-    for _ in range(num_merges):
-        merges.append(smallest(pairs_of([(line, 1)])))
-        line = join(line, merges[-1])
-    return merges
 
 
 @wrong("learn_bpe", "also if the word holds it twice")
@@ -378,37 +294,6 @@ def without_overlaps(word_counts, num_merges):
         return pairs
 
     return learn(word_counts, num_merges, pairs_of=apart)
-
-
-@wrong("learn_bpe", "every pair occurs only once")
-def minimum_of_two(word_counts, num_merges):
-    """The original script stops below a frequency of two."""
-    words, merges = [(start(word), count) for word, count in word_counts.items()], []
-    while len(merges) < num_merges and (pairs := pairs_of(words)):
-        best = smallest(pairs)
-        if pairs[best] < 2:
-            break
-        merges.append(best)
-        words = [(join(symbols, best), count) for symbols, count in words]
-    return merges
-
-
-@wrong("learn_bpe", "one merge too many")
-def off_by_one(word_counts, num_merges):
-    """range(num_merges + 1)."""
-    return learn(word_counts, num_merges + 1)
-
-
-@wrong("learn_bpe", "the merged symbols are returned")
-def merged_symbols(word_counts, num_merges):
-    """The new pieces of the vocabulary."""
-    return ["".join(pair) for pair in learn(word_counts, num_merges)]
-
-
-@wrong("learn_bpe", "the pairs are returned as texts")
-def pairs_as_texts(word_counts, num_merges):
-    """As in the files of the original script."""
-    return [" ".join(pair) for pair in learn(word_counts, num_merges)]
 
 
 @wrong("learn_bpe", "Merge 1 is")
@@ -520,46 +405,6 @@ def with_a_regular_expression_too(word, merges):
     return text.split(" ")
 
 
-@wrong("apply_bpe", "the mark </w> is missing")
-def applied_to_characters(word, merges):
-    """list(word)."""
-    symbols = list(word)
-    for pair in merges:
-        symbols = join(symbols, pair)
-    return symbols
-
-
-@wrong("apply_bpe", "</w>, is a symbol of its own")
-def applied_to_word_and_end(word, merges):
-    """list(word) + ["</w>"]."""
-    symbols = [*word, "</w>"]
-    for pair in merges:
-        symbols = join(symbols, pair)
-    return symbols
-
-
-@wrong("apply_bpe", "is marked with ▁")
-def the_lessons_cut(word, merges):
-    """The lesson's function, copied."""
-    symbols = list("▁" + word)
-    for pair in merges:
-        symbols = join(symbols, pair)
-    return symbols
-
-
-@wrong("apply_bpe", "first *in the word* is merged first")
-def from_the_left(word, merges):
-    """Whatever fits first in the word."""
-    symbols, known, i = start(word), set(merges), 0
-    while i < len(symbols) - 1:
-        if (symbols[i], symbols[i + 1]) in known:
-            symbols[i : i + 2] = [symbols[i] + symbols[i + 1]]
-            i = 0
-        else:
-            i += 1
-    return symbols
-
-
 @wrong("apply_bpe", "the longest known piece")
 def longest_match(word, merges):
     """WordPiece's rule."""
@@ -570,59 +415,6 @@ def longest_match(word, merges):
         result.append(text[:size])
         text = text[size:]
     return result
-
-
-@wrong("apply_bpe", "in the opposite order. Apply")
-def last_merge_first(word, merges):
-    """Long pieces first: but they can only be made from short ones."""
-    symbols = start(word)
-    for pair in reversed(merges):
-        symbols = join(symbols, pair)
-    return symbols
-
-
-@wrong("apply_bpe", "only the first place")
-def one_place_for_each_merge(word, merges):
-    """break after the first match."""
-    symbols = start(word)
-    for pair in merges:
-        for i in range(len(symbols) - 1):
-            if (symbols[i], symbols[i + 1]) == pair:
-                symbols[i : i + 2] = ["".join(pair)]
-                break
-    return symbols
-
-
-@wrong("apply_bpe", "Compare whole symbols")
-def replaced_in_the_text(word, merges):
-    """str.replace again."""
-    text = " ".join(start(word))
-    for left, right_ in merges:
-        text = text.replace(f"{left} {right_}", left + right_)
-    return text.split(" ")
-
-
-@wrong("apply_bpe", "after the first merge that fits")
-def stops_too_early(word, merges):
-    """return inside the loop."""
-    symbols = start(word)
-    for pair in merges:
-        joined = join(symbols, pair)
-        if joined != symbols:
-            return joined
-    return symbols
-
-
-@wrong("apply_bpe", "the mark </w> is taken off")
-def mark_removed(word, merges):
-    """Tidied up at the end."""
-    return [symbol.removesuffix("</w>") for symbol in merge_by_merge(word, merges)]
-
-
-@wrong("apply_bpe", "to one text. Return a list")
-def as_one_text(word, merges):
-    """' '.join as in the original script."""
-    return " ".join(merge_by_merge(word, merges))
 
 
 @wrong("apply_bpe", "Symbol")
@@ -664,17 +456,6 @@ def kept_by_word(word, merges):
     if word not in CUTS:
         CUTS[word] = merge_by_merge(word, merges)
     return CUTS[word]
-
-
-@wrong("apply_bpe", "stops at the first merge that the word does not hold")
-def until_one_does_not_fit(word, merges):
-    """break in the place of continue."""
-    symbols = merge_by_merge(word, [])
-    for pair in merges:
-        if tuple(pair) not in set(itertools.pairwise(symbols)):
-            break
-        symbols = merge_by_merge(word, merges[: merges.index(pair) + 1])
-    return symbols
 
 
 @right("apply_bpe")
@@ -741,56 +522,6 @@ class WithGather(Given):
         )
 
 
-@wrong("TokenEmbedding", "those of the first call")
-class ScaledOnce(Given):
-    """To save a product."""
-
-    def forward(self, tokens):
-        if not hasattr(self, "scaled"):
-            self.scaled = self.table * math.sqrt(self.d_model)
-        return self.scaled[tokens]
-
-
-@wrong("TokenEmbedding", "not multiplied by √d_model")
-class Unscaled(Given):
-    """nn.Embedding does no more."""
-
-    def forward(self, tokens):
-        return self.table[tokens]
-
-
-@wrong("TokenEmbedding", "divided by √d_model")
-class Divided(Given):
-    """As the scores are in attention."""
-
-    def forward(self, tokens):
-        return self.table[tokens] / math.sqrt(self.d_model)
-
-
-@wrong("TokenEmbedding", "multiplied by d_model: it is its square root")
-class RootLost(Given):
-    """The root is forgotten."""
-
-    def forward(self, tokens):
-        return self.table[tokens] * self.d_model
-
-
-@wrong("TokenEmbedding", "root of the vocabulary's size")
-class RootOfV(Given):
-    """table.shape[0] for table.shape[1]."""
-
-    def forward(self, tokens):
-        return self.table[tokens] * math.sqrt(self.table.shape[0])
-
-
-@wrong("TokenEmbedding", "root of the length")
-class RootOfL(Given):
-    """shape[1] of the tokens for that of the table."""
-
-    def forward(self, tokens):
-        return self.table[tokens] * math.sqrt(tokens.shape[1])
-
-
 @wrong("TokenEmbedding", "changed the numbers that are stored in self.table")
 class ScaledInPlace(Given):
     """Multiplied where it is stored: it grows with every call."""
@@ -798,15 +529,6 @@ class ScaledInPlace(Given):
     def forward(self, tokens):
         self.table.data *= math.sqrt(self.d_model)
         return self.table[tokens]
-
-
-@wrong("TokenEmbedding", "the row of <pad> is set to 0")
-class PaddingZeroed(Given):
-    """nn.Embedding's padding_idx."""
-
-    def forward(self, tokens):
-        rows = self.table[tokens] * math.sqrt(self.d_model)
-        return rows.masked_fill((tokens == 0)[..., None], 0)
 
 
 @wrong("TokenEmbedding", "positions are added")
@@ -817,24 +539,6 @@ class WithPositions(Given):
         rows = self.table[tokens] * math.sqrt(self.d_model)
         width = self.d_model + self.d_model % 2
         return rows + lab.sinusoidal_encoding(tokens.shape[1], width)[:, : self.d_model].to(rows)
-
-
-@wrong("TokenEmbedding", "columns of the table are looked up")
-class Columns(Given):
-    """Words as columns, as other notes have it; only a square table lets it run to the end."""
-
-    def forward(self, tokens):
-        V, d_model = self.table.shape
-        table = self.table.T if d_model == V else self.table
-        return table[tokens] * math.sqrt(d_model)
-
-
-@wrong("TokenEmbedding", "brought to length 1 first")
-class Normalised(Given):
-    """'The factor brings words to a fixed length.'"""
-
-    def forward(self, tokens):
-        return F.normalize(self.table[tokens], dim=-1) * math.sqrt(self.d_model)
 
 
 @wrong("TokenEmbedding", "cut off from the table")
@@ -938,14 +642,6 @@ class WithALargestNorm(Given):
 class WithSparseGradients(Given):
     def forward(self, tokens):
         return F.embedding(tokens, self.table, sparse=True) * self.d_model**0.5
-
-
-@wrong("TokenEmbedding", "√d_model is cut to a whole number", "math.isqrt")
-class WithAWholeRoot(Given):
-    """math.isqrt for math.sqrt: right for 64 and 256."""
-
-    def forward(self, tokens):
-        return self.table[tokens] * math.isqrt(self.d_model)
 
 
 # ---- tie_weights
@@ -1196,10 +892,10 @@ def counted_in_the_package(vocab_size, d_model, d_ff, num_layers):
         num_decoder_layers=num_layers,
         max_length=1,
         tie_embeddings=True,
-        attention_bias=True,
     )
+    biases = 4 * d_model * 3 * num_layers  # of the attentions, which the package leaves out
     with torch.device("meta"):
-        return sum(p.numel() for p in lab.Transformer(config).parameters())
+        return biases + sum(p.numel() for p in lab.Transformer(config).parameters())
 
 
 @right("count_transformer_parameters")
@@ -1227,109 +923,6 @@ def layer_by_layer(vocab_size, d_model, d_ff, num_layers):
     return float(total)
 
 
-def counted(V, d, f, N, *, table=1, attention=None, ffn=None, encoder_norms=2, decoder_norms=3):
-    attention = 4 * d * d + 4 * d if attention is None else attention
-    ffn = 2 * d * f + f + d if ffn is None else ffn
-    return table * V * d + N * (3 * attention + 2 * ffn + (encoder_norms + decoder_norms) * 2 * d)
-
-
-@wrong("count_transformer_parameters", "they are one")
-def three_tables(vocab_size, d_model, d_ff, num_layers):
-    """Not tied: the 101 million of the lesson."""
-    return counted(vocab_size, d_model, d_ff, num_layers, table=3)
-
-
-@wrong("count_transformer_parameters", "the table is counted twice")
-def two_tables(vocab_size, d_model, d_ff, num_layers):
-    """Input and output."""
-    return counted(vocab_size, d_model, d_ff, num_layers, table=2)
-
-
-@wrong("count_transformer_parameters", "the generator is given a bias")
-def bias_at_the_end(vocab_size, d_model, d_ff, num_layers):
-    """nn.Linear has one unless told otherwise."""
-    return counted(vocab_size, d_model, d_ff, num_layers) + vocab_size
-
-
-@wrong("count_transformer_parameters", "the biases in the attentions are missing")
-def as_in_the_lesson(vocab_size, d_model, d_ff, num_layers):
-    """The lesson's formula, copied: 63,045,632."""
-    d = d_model
-    return counted(vocab_size, d, d_ff, num_layers, attention=4 * d * d)
-
-
-@wrong("count_transformer_parameters", "the biases in the feed-forward networks are missing")
-def ffn_without_biases(vocab_size, d_model, d_ff, num_layers):
-    """Only the matrices."""
-    return counted(vocab_size, d_model, d_ff, num_layers, ffn=2 * d_model * d_ff)
-
-
-@wrong("count_transformer_parameters", "W_O is missing")
-def three_projections(vocab_size, d_model, d_ff, num_layers):
-    """Q, K and V."""
-    attention = 3 * (d_model**2 + d_model)
-    return counted(vocab_size, d_model, d_ff, num_layers, attention=attention)
-
-
-@wrong("count_transformer_parameters", "taken to be like the encoder's")
-def decoder_like_encoder(vocab_size, d_model, d_ff, num_layers):
-    """2 N equal layers."""
-    layer = 4 * (d_model**2 + d_model) + 2 * d_model * d_ff + d_ff + d_model + 4 * d_model
-    return vocab_size * d_model + 2 * num_layers * layer
-
-
-@wrong("count_transformer_parameters", "the layers are shared out")
-def layers_halved(vocab_size, d_model, d_ff, num_layers):
-    """num_layers taken for all layers of the model."""
-    table = vocab_size * d_model
-    return table + (counted(vocab_size, d_model, d_ff, num_layers) - table) / 2
-
-
-@wrong("count_transformer_parameters", "2 · d_model, not d_model")
-def half_a_norm(vocab_size, d_model, d_ff, num_layers):
-    """A scale without a shift."""
-    return counted(vocab_size, d_model, d_ff, num_layers, encoder_norms=1, decoder_norms=1.5)
-
-
-@wrong("count_transformer_parameters", "2 · d_model are missing", "the decoder's third LayerNorm")
-def two_norms_each(vocab_size, d_model, d_ff, num_layers):
-    """Two per layer."""
-    return counted(vocab_size, d_model, d_ff, num_layers, decoder_norms=2)
-
-
-@wrong("count_transformer_parameters", "a LayerNorm after each stack")
-def as_nn_transformer(vocab_size, d_model, d_ff, num_layers):
-    """nn.Transformer appends one to each stack."""
-    return counted(vocab_size, d_model, d_ff, num_layers) + 4 * d_model
-
-
-@wrong("count_transformer_parameters", "the table is missing")
-def only_layers(vocab_size, d_model, d_ff, num_layers):
-    """The table is forgotten."""
-    return counted(vocab_size, d_model, d_ff, num_layers, table=0)
-
-
-@wrong("count_transformer_parameters", "the LayerNorms are missing")
-def no_norms(vocab_size, d_model, d_ff, num_layers):
-    """At d_ff = 4 d_model as many numbers as the biases of the feed-forward networks."""
-    given = vocab_size, d_model, d_ff, num_layers
-    return counted(*given, encoder_norms=0, decoder_norms=0)
-
-
-@wrong("count_transformer_parameters", "they are one; and the LayerNorms are missing")
-def no_norms_and_three_tables(vocab_size, d_model, d_ff, num_layers):
-    """Two things forgotten, told apart from the biases as well."""
-    given = vocab_size, d_model, d_ff, num_layers
-    return counted(*given, table=3, encoder_norms=0, decoder_norms=0)
-
-
-@wrong("count_transformer_parameters", "are given d_model numbers: the first has d_ff")
-def both_biases_of_the_width(vocab_size, d_model, d_ff, num_layers):
-    """At d_ff = 4 d_model as many numbers as two mistakes in the norms."""
-    given = vocab_size, d_model, d_ff, num_layers
-    return counted(*given, ffn=2 * d_model * d_ff + 2 * d_model)
-
-
 @right("count_transformer_parameters")
 def sub_layer_by_sub_layer(vocab_size, d_model, d_ff, num_layers):
     """Every sub-layer brings its LayerNorm."""
@@ -1337,33 +930,6 @@ def sub_layer_by_sub_layer(vocab_size, d_model, d_ff, num_layers):
     attention = 4 * d_model * (d_model + 1) + norm
     feed_forward = d_model * d_ff * 2 + d_model + d_ff + norm
     return d_model * vocab_size + num_layers * (3 * attention + 2 * feed_forward)
-
-
-@wrong("count_transformer_parameters", "neither biases nor LayerNorms")
-def matrices_only(vocab_size, d_model, d_ff, num_layers):
-    """12 d² + 4 d d_ff."""
-    d = d_model
-    return vocab_size * d + num_layers * (12 * d * d + 4 * d * d_ff)
-
-
-@wrong("count_transformer_parameters", "they are one; and the biases in the attentions")
-def two_mistakes(vocab_size, d_model, d_ff, num_layers):
-    """The package's model, untied."""
-    d = d_model
-    return counted(vocab_size, d, d_ff, num_layers, table=3, attention=4 * d * d)
-
-
-@wrong("count_transformer_parameters", "only the encoder's layers")
-def half_a_model(vocab_size, d_model, d_ff, num_layers):
-    """The decoder is forgotten."""
-    layer = 4 * (d_model**2 + d_model) + 2 * d_model * d_ff + d_ff + d_model + 4 * d_model
-    return vocab_size * d_model + num_layers * layer
-
-
-@wrong("count_transformer_parameters", "in millions")
-def in_millions(vocab_size, d_model, d_ff, num_layers):
-    """As in the paper's table."""
-    return counted(vocab_size, d_model, d_ff, num_layers) / 1e6
 
 
 # ---- repaired_logits
@@ -1450,122 +1016,6 @@ def with_a_mask_for_every_head(stack, table, positions, source, target):
     return logits(stack, table, positions, source, target, tgt_mask=mask)
 
 
-@wrong("repaired_logits", "both bugs are still there")
-def as_it_was(stack, table, positions, source, target):
-    """Copied and not changed."""
-    may = torch.ones(target.shape[1], target.shape[1]).tril()
-    given = stack, table, positions, source, target
-    return logits(*given, tgt_mask=may, memory_key_padding_mask=None)
-
-
-@wrong("repaired_logits", "one bug is left: the decoder reads")
-def only_the_future(stack, table, positions, source, target):
-    """The test shows one bug, and the hunt is over."""
-    return logits(stack, table, positions, source, target, memory_key_padding_mask=None)
-
-
-@wrong("repaired_logits", "one bug is left: tgt_mask holds ones and zeros")
-def only_the_memory(stack, table, positions, source, target):
-    """The other one."""
-    may = torch.ones(target.shape[1], target.shape[1]).tril()
-    return logits(stack, table, positions, source, target, tgt_mask=may)
-
-
-@wrong("repaired_logits", "True = may attend: for nn.Transformer True is *must not*")
-def the_mask_made_boolean(stack, table, positions, source, target):
-    """.bool(), and the convention stays wrong."""
-    may = torch.ones(target.shape[1], target.shape[1]).tril().bool()
-    return logits(stack, table, positions, source, target, tgt_mask=may)
-
-
-@wrong("repaired_logits", "every word sees the words after it")
-def no_target_mask(stack, table, positions, source, target):
-    """The faulty mask is deleted."""
-    return logits(stack, table, positions, source, target, tgt_mask=None)
-
-
-@wrong("repaired_logits", "begin above the diagonal")
-def itself_hidden(stack, table, positions, source, target):
-    """triu() without diagonal=1."""
-    mask = torch.ones(target.shape[1], target.shape[1]).triu().bool()
-    return logits(stack, table, positions, source, target, tgt_mask=mask)
-
-
-@wrong("repaired_logits", "begin right above the diagonal")
-def one_too_far(stack, table, positions, source, target):
-    """diagonal=2."""
-    mask = torch.ones(target.shape[1], target.shape[1]).triu(2).bool()
-    return logits(stack, table, positions, source, target, tgt_mask=mask)
-
-
-@wrong("repaired_logits", "as in PyTorch 1.3.0")
-def the_mirrored_mask(stack, table, positions, source, target):
-    """What PyTorch 1.3.0's own helper made."""
-    mask = future(target.shape[1]).T
-    return logits(stack, table, positions, source, target, tgt_mask=mask)
-
-
-@wrong("repaired_logits", "makes the future more likely")
-def a_float_above_the_diagonal(stack, table, positions, source, target):
-    """The right places, and still a float that is added."""
-    mask = torch.ones(target.shape[1], target.shape[1]).triu(1)
-    return logits(stack, table, positions, source, target, tgt_mask=mask)
-
-
-@wrong("repaired_logits", "one bug is left: tgt_mask holds")
-def minus_one(stack, table, positions, source, target):
-    """0 and −1, added: to a softmax that is the same as 1 and 0."""
-    mask = -torch.ones(target.shape[1], target.shape[1]).triu(1)
-    return logits(stack, table, positions, source, target, tgt_mask=mask)
-
-
-@wrong("repaired_logits", "memory_key_padding_mask is turned round")
-def memory_turned_round(stack, table, positions, source, target):
-    """source != 0, as in the package."""
-    return logits(stack, table, positions, source, target, memory_key_padding_mask=source != 0)
-
-
-@wrong("repaired_logits", "src_key_padding_mask is missing")
-def moved_not_added(stack, table, positions, source, target):
-    """The mask is moved from the one argument to the other."""
-    return logits(stack, table, positions, source, target, src_key_padding_mask=None)
-
-
-@wrong("repaired_logits", "both padding masks of the source are missing")
-def no_padding_mask(stack, table, positions, source, target):
-    """All masks of keys are dropped."""
-    given = stack, table, positions, source, target
-    return logits(*given, src_key_padding_mask=None, memory_key_padding_mask=None)
-
-
-@wrong("repaired_logits", "not multiplied by √d_model")
-def scale_lost(stack, table, positions, source, target):
-    """Lost while rewriting."""
-    x, y = (
-        table[source] + positions[: source.shape[1]],
-        table[target] + positions[: target.shape[1]],
-    )
-    pads = source == 0
-    mask = future(target.shape[1])
-    masks = {"src_key_padding_mask": pads, "memory_key_padding_mask": pads}
-    return stack(x, y, tgt_mask=mask, **masks) @ table.T
-
-
-@wrong("repaired_logits", "put through a softmax")
-def probabilities(stack, table, positions, source, target):
-    """C61."""
-    return logits(stack, table, positions, source, target).softmax(-1)
-
-
-@wrong("repaired_logits", "the decoder's states are returned")
-def states_only(stack, table, positions, source, target):
-    """nn.Transformer's own result."""
-    pads = source == 0
-    masks = {"src_key_padding_mask": pads, "memory_key_padding_mask": pads}
-    x, y = ends(stack, table, positions, source, target)
-    return stack(x, y, tgt_mask=future(target.shape[1]), **masks)
-
-
 @wrong("repaired_logits", "Your code stopped", "memory_key_padding_mask")
 def target_padding_for_the_memory(stack, table, positions, source, target):
     """The memory's keys are source tokens: the lengths do not even fit."""
@@ -1610,31 +1060,10 @@ def pads_kept_by_shape(stack, table, positions, source, target):
     return logits(stack, table, positions, source, target, **masks)
 
 
-@wrong("repaired_logits", "the ids up to 1 are all taken for padding")
-def begin_is_hidden(stack, table, positions, source, target):
-    """source > 1: 'special ids are no words'."""
-    pads = source <= 1
-    masks = {"src_key_padding_mask": pads, "memory_key_padding_mask": pads}
-    return logits(stack, table, positions, source, target, **masks)
-
-
 @wrong("repaired_logits", "has shape", "axes of length 1")
 def logits_squeezed(*given):
     """squeeze(0) after a batch of one was tried out in the notebook."""
     return logits(*given).squeeze(0)
-
-
-@wrong("repaired_logits", "both padding masks of the source are turned round")
-def both_paddings_turned_round(stack, table, positions, source, target):
-    """True = may attend, as everywhere else in the course."""
-    may = {"src_key_padding_mask": source != 0, "memory_key_padding_mask": source != 0}
-    return logits(stack, table, positions, source, target, **may)
-
-
-@wrong("repaired_logits", "src_mask hides the source's later words")
-def a_causal_encoder(stack, table, positions, source, target):
-    """Every mask that there is gets a value."""
-    return logits(stack, table, positions, source, target, src_mask=future(source.shape[1]))
 
 
 # ---- found by a tester
@@ -1668,54 +1097,7 @@ def bpe_by_a_pattern(word_counts, num_merges):
     return merges
 
 
-@wrong("learn_bpe", "the pair is replaced in a text", "Compare whole symbols")
-def bpe_by_half_a_pattern(word_counts, num_merges):
-    """The same, escaped, and without the look ahead: `e s` is found in `e st`."""
-    words = {" ".join(word) + "</w>": count for word, count in word_counts.items()}
-    merges = []
-    for _ in range(num_merges):
-        pairs = pairs_of([(text.split(), count) for text, count in words.items()])
-        if not pairs:
-            break
-        merges.append(smallest(pairs))
-        place = re.compile(r"(?<!\S)" + re.escape(" ".join(merges[-1])))
-        words = {place.sub("".join(merges[-1]), text): count for text, count in words.items()}
-    return merges
-
-
-@wrong("count_transformer_parameters", "first bias of the feed-forward networks is missing")
-def first_bias_of_the_network_forgotten(vocab_size, d_model, d_ff, num_layers):
-    """2 · d · d_ff + d."""
-    ffn = 2 * d_model * d_ff + d_model
-    return counted(vocab_size, d_model, d_ff, num_layers, ffn=ffn)
-
-
-@wrong("count_transformer_parameters", "or the second bias of the feed-forward networks")
-def second_bias_of_the_network_forgotten(vocab_size, d_model, d_ff, num_layers):
-    """2 · d · d_ff + d_ff."""
-    return counted(vocab_size, d_model, d_ff, num_layers, ffn=2 * d_model * d_ff + d_ff)
-
-
-@wrong("count_transformer_parameters", "the biases of two of the four layers of each attention")
-def biases_of_values_and_output_alone(vocab_size, d_model, d_ff, num_layers):
-    """W_Q and W_K without biases, as in some models."""
-    attention = 4 * d_model * d_model + 2 * d_model
-    return counted(vocab_size, d_model, d_ff, num_layers, attention=attention)
-
-
 # ---- Steps of the wrong width after a merge, and a tie that the optimizer does not see
-
-
-def passed_over(symbols, pair):
-    """Merge in place, and go on two places further in the list that has become shorter."""
-    symbols, i = list(symbols), 0
-    while i < len(symbols) - 1:
-        if (symbols[i], symbols[i + 1]) == tuple(pair):
-            symbols[i : i + 2] = ["".join(pair)]
-            i += 2
-        else:
-            i += 1
-    return symbols
 
 
 def with_step(step):
@@ -1733,62 +1115,11 @@ def with_step(step):
     return merge
 
 
-def learnt_with(merge, word_counts, num_merges):
-    words = [([*word[:-1], f"{word[-1]}</w>"], n) for word, n in word_counts.items()]
-    merges = []
-    for _ in range(num_merges):
-        pairs = collections.Counter()
-        for symbols, count in words:
-            for pair in itertools.pairwise(symbols):
-                pairs[pair] += count
-        if not pairs:
-            break
-        merges.append(min(pairs, key=lambda pair: (-pairs[pair], pair)))
-        words = [(merge(symbols, merges[-1]), count) for symbols, count in words]
-    return merges
-
-
 def cut_with(merge, word, merges):
     symbols = [*word[:-1], f"{word[-1]}</w>"]
     for pair in merges:
         symbols = merge(symbols, pair)
     return list(symbols)
-
-
-@wrong("learn_bpe", "the symbol behind each merge is skipped")
-def learnt_with_a_symbol_skipped(word_counts, num_merges):
-    """The list becomes shorter while the index runs."""
-    return learnt_with(passed_over, word_counts, num_merges)
-
-
-@wrong("learn_bpe", "the symbol behind each merged pair is lost")
-def learnt_with_a_symbol_lost(word_counts, num_merges):
-    """A step of three."""
-    return learnt_with(with_step(3), word_counts, num_merges)
-
-
-@wrong("learn_bpe", "the second symbol of each merged pair stays")
-def learnt_with_a_symbol_doubled(word_counts, num_merges):
-    """`for i in range(len(symbols))`: a step of one, always."""
-    return learnt_with(with_step(1), word_counts, num_merges)
-
-
-@wrong("apply_bpe", "the symbol behind each merge is skipped")
-def cut_with_a_symbol_skipped(word, merges):
-    """The list becomes shorter while the index runs."""
-    return cut_with(passed_over, word, merges)
-
-
-@wrong("apply_bpe", "the symbol behind each merged pair is lost")
-def cut_with_a_symbol_lost(word, merges):
-    """A step of three."""
-    return cut_with(with_step(3), word, merges)
-
-
-@wrong("apply_bpe", "the second symbol of each merged pair stays")
-def cut_with_a_symbol_doubled(word, merges):
-    """A step of one, always."""
-    return cut_with(with_step(1), word, merges)
 
 
 @right("apply_bpe")

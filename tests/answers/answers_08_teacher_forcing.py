@@ -175,91 +175,12 @@ def shift_with_a_matrix(targets, bos_id):
     return reads.index_fill(1, torch.tensor([0]), bos_id)
 
 
-@wrong("shift_right", "nothing is shifted")
-def not_shifted(targets, bos_id):
-    """The bug that gives a wonderful loss."""
-    return targets.clone()
-
-
-@wrong("shift_right", "shifted to the left")
-def shifted_left(targets, bos_id):
-    """'Shift' in the direction in which one reads."""
-    return torch.cat([targets[:, 1:], torch.full_like(targets[:, :1], bos_id)], 1)
-
-
-@wrong("shift_right", "shifted to the left", "a pad is put in")
-def shifted_left_with_a_pad(targets, bos_id):
-    """Labels of a language model are made like this."""
-    return F.pad(targets[:, 1:], (0, 1))
-
-
-@wrong("shift_right", "rolled round")
-def rolled_only(targets, bos_id):
-    """torch.roll, and the first column is not set."""
-    return targets.roll(1, 1)
-
-
-@wrong("shift_right", "as one long row")
-def rolled_flat(targets, bos_id):
-    """torch.roll without dims flattens."""
-    return targets.roll(1)
-
-
-@wrong("shift_right", "one column too long")
-def nothing_dropped(targets, bos_id):
-    """<bos> in front of everything."""
-    return F.pad(targets, (1, 0), value=bos_id)
-
-
-@wrong("shift_right", "`bos_id` is missing at the front")
-def only_dropped(targets, bos_id):
-    """What one does when <bos> stands there already."""
-    return targets[:, :-1]
-
-
 @wrong("shift_right", "overwritten")
 def first_overwritten(targets, bos_id):
     """<bos> takes the place of the first token."""
     reads = targets.clone()
     reads[:, 0] = bos_id
     return reads
-
-
-@wrong("shift_right", "along the batch")
-def shifted_along_the_batch(targets, bos_id):
-    """dim=0."""
-    return torch.cat([torch.full_like(targets[:1], bos_id), targets[:-1]], 0)
-
-
-@wrong("shift_right", "<bos> is 1, whatever")
-def bos_is_always_one(targets, bos_id):
-    """The package's number, typed in."""
-    return F.pad(targets, (1, 0), value=1)[:, :-1]
-
-
-@wrong("shift_right", "0 stands at the front")
-def zeros_in_front(targets, bos_id):
-    """A published decoder starts from zeros."""
-    return F.pad(targets, (1, 0))[:, :-1]
-
-
-@wrong("shift_right", "<eos> is taken out")
-def eos_removed(targets, bos_id):
-    """'The decoder must not read <eos>.'"""
-    reads = F.pad(targets, (1, 0), value=bos_id)[:, :-1]
-    return reads.masked_fill(reads == 2, 0)
-
-
-@wrong("shift_right", "shifted by two")
-def shifted_twice(targets, bos_id):
-    """Shifted by the data loader, too (HF's models shift once more inside)."""
-    return F.pad(targets, (2, 0), value=bos_id)[:, :-2]
-
-
-@wrong("shift_right", "token ids are whole numbers")
-def shifted_floats(targets, bos_id):
-    """torch.ones makes floats."""
-    return torch.cat([bos_id * torch.ones(len(targets), 1), targets[:, :-1]], 1)
 
 
 @wrong("shift_right", "changed its argument targets")
@@ -369,12 +290,6 @@ def loss_with_einsum(logits, targets, pad_id, epsilon):
     return -torch.einsum("blv,blv,bl->", q.to(log_p.dtype), log_p, real) / real.sum()
 
 
-def mix(logits, targets, epsilon):
-    costs = -logits.log_softmax(-1)
-    sharp = costs.gather(-1, targets[..., None]).squeeze(-1)
-    return (1 - epsilon) * sharp + epsilon * costs.mean(-1)
-
-
 @wrong("smoothed_cross_entropy", "Your code stopped", "view size is not compatible")
 def viewed_flat(logits, targets, pad_id, epsilon):
     """Works as long as the batch lies in memory row by row; `reshape` works always."""
@@ -382,54 +297,8 @@ def viewed_flat(logits, targets, pad_id, epsilon):
     return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1), **settings)
 
 
-@wrong("smoothed_cross_entropy", "the pads are counted as if they were words")
-def pads_counted(logits, targets, pad_id, epsilon):
-    """ignore_index was defined and not used (DALLE-pytorch, issue 57)."""
-    return F.cross_entropy(logits.transpose(1, 2), targets, label_smoothing=epsilon)
-
-
-@wrong("smoothed_cross_entropy", "still in the number that it is divided by")
-def pads_in_the_divisor(logits, targets, pad_id, epsilon):
-    """Masked with zeros, then .mean() (transformers, pull request 5919)."""
-    return (mix(logits, targets, epsilon) * (targets != pad_id)).mean()
-
-
-@wrong("smoothed_cross_entropy", "the sum is returned")
-def summed_loss(logits, targets, pad_id, epsilon):
-    """reduction='sum'."""
-    return mix(logits, targets, epsilon)[targets != pad_id].sum()
-
-
-@wrong("smoothed_cross_entropy", "each sentence gets its own mean first")
-def mean_of_means(logits, targets, pad_id, epsilon):
-    """Means of means, as gradient accumulation took them for years."""
-    real = targets != pad_id
-    return ((mix(logits, targets, epsilon) * real).sum(1) / real.sum(1).clamp(min=1)).mean()
-
-
-@wrong("smoothed_cross_entropy", "divided by the number of sentences")
-def per_sentence(logits, targets, pad_id, epsilon):
-    """Normalised by the batch size."""
-    return (mix(logits, targets, epsilon) * (targets != pad_id)).sum() / len(targets)
-
-
-@wrong("smoothed_cross_entropy", "there is no smoothing")
-def epsilon_ignored(logits, targets, pad_id, epsilon):
-    """The argument is not passed on."""
-    return F.cross_entropy(logits.transpose(1, 2), targets, ignore_index=pad_id)
-
-
 def by_distribution(q, logits, targets, pad_id):
     return -(q * logits.log_softmax(-1)).sum(-1)[targets != pad_id].mean()
-
-
-@wrong("smoothed_cross_entropy", "V − 1 wrong words only")
-def veil_over_the_others(logits, targets, pad_id, epsilon):
-    """The other convention."""
-    V = logits.shape[-1]
-    hot = F.one_hot(targets, V)
-    q = (1 - epsilon) * hot + epsilon / (V - 1) * (1 - hot)
-    return by_distribution(q, logits, targets, pad_id)
 
 
 @wrong("smoothed_cross_entropy", "V − 2 words")
@@ -442,113 +311,10 @@ def veil_without_padding_and_truth(logits, targets, pad_id, epsilon):
     return by_distribution(q, logits, targets, pad_id)
 
 
-@wrong("smoothed_cross_entropy", "ε / V of the probability gets lost")
-def truth_gets_nothing_back(logits, targets, pad_id, epsilon):
-    """1 − ε for the truth, ε / V for the others: adds up to less than 1."""
-    V = logits.shape[-1]
-    q = torch.full_like(logits, epsilon / V).scatter(-1, targets[..., None], 1 - epsilon)
-    return by_distribution(q, logits, targets, pad_id)
-
-
-@wrong("smoothed_cross_entropy", "the sum over the vocabulary stands for the mean")
-def smooth_part_summed(logits, targets, pad_id, epsilon):
-    """ε · Σ in the place of ε / V · Σ."""
-    costs = -logits.log_softmax(-1)
-    sharp = costs.gather(-1, targets[..., None]).squeeze(-1)
-    return ((1 - epsilon) * sharp + epsilon * costs.sum(-1))[targets != pad_id].mean()
-
-
-@wrong("smoothed_cross_entropy", "the smooth part counts the pads")
-def smooth_part_counts_pads(logits, targets, pad_id, epsilon):
-    """PyTorch, issue 73205."""
-    real, costs = targets != pad_id, -logits.log_softmax(-1)
-    sharp = F.cross_entropy(logits.transpose(1, 2), targets, ignore_index=pad_id)
-    return (1 - epsilon) * sharp + epsilon * costs.mean(-1).sum() / real.sum()
-
-
-@wrong("smoothed_cross_entropy", "mean over all tokens, pads among them")
-def smooth_part_averages_pads(logits, targets, pad_id, epsilon):
-    """.mean() over everything is so short."""
-    sharp = F.cross_entropy(logits.transpose(1, 2), targets, ignore_index=pad_id)
-    return (1 - epsilon) * sharp - epsilon * logits.log_softmax(-1).mean()
-
-
-@wrong("smoothed_cross_entropy", "keeps its full weight")
-def sharp_part_in_full(logits, targets, pad_id, epsilon):
-    """A penalty added to the loss."""
-    costs = -logits.log_softmax(-1)
-    sharp = costs.gather(-1, targets[..., None]).squeeze(-1)
-    return (sharp + epsilon * costs.mean(-1))[targets != pad_id].mean()
-
-
-@wrong("smoothed_cross_entropy", "the sign is missing")
-def positive_log(logits, targets, pad_id, epsilon):
-    """A likelihood to be made large."""
-    return -mix(logits, targets, epsilon)[targets != pad_id].mean()
-
-
-@wrong("smoothed_cross_entropy", "Kullback–Leibler")
-def divergence(logits, targets, pad_id, epsilon):
-    """nn.KLDivLoss, with a floor at 0."""
-    real, V = targets != pad_id, logits.shape[-1]
-    q = (1 - epsilon) * F.one_hot(targets[real], V) + epsilon / V
-    return F.kl_div(logits[real].log_softmax(-1), q, reduction="batchmean")
-
-
-@wrong("smoothed_cross_entropy", "the softmax is taken twice")
-def softmax_twice(logits, targets, pad_id, epsilon):
-    """Probabilities into F.cross_entropy."""
-    return loss_by_pytorch(logits.softmax(-1), targets, pad_id, epsilon)
-
-
-@wrong("smoothed_cross_entropy", "the vocabulary is dim=-1")
-def softmax_over_the_tokens(logits, targets, pad_id, epsilon):
-    """dim=1, as for the transposed logits of F.cross_entropy."""
-    costs = -logits.log_softmax(1)
-    sharp = costs.gather(-1, targets[..., None]).squeeze(-1)
-    return ((1 - epsilon) * sharp + epsilon * costs.mean(-1))[targets != pad_id].mean()
-
-
-@wrong("smoothed_cross_entropy", "the id 0 is taken for padding")
-def pad_is_always_zero(logits, targets, pad_id, epsilon):
-    """The package's number, typed in."""
-    return loss_by_pytorch(logits, targets, 0, epsilon)
-
-
-@wrong("smoothed_cross_entropy", "the target decides")
-def predicted_pads_left_out(logits, targets, pad_id, epsilon):
-    """The mask from the wrong tensor."""
-    said = logits.argmax(-1) != pad_id
-    return mix(logits, targets, epsilon)[said].mean()
-
-
-@wrong("smoothed_cross_entropy", "shifted once more")
-def shifted_in_the_loss(logits, targets, pad_id, epsilon):
-    """As the language models of a well-known library do inside."""
-    return loss_by_pytorch(logits[:, :-1], targets[:, 1:], pad_id, epsilon)
-
-
-@wrong("smoothed_cross_entropy", "by a transpose")
-def reshaped_for_pytorch(logits, targets, pad_id, epsilon):
-    """.view(B, V, L) fits, and mixes words with tokens."""
-    B, L, V = logits.shape
-    return F.cross_entropy(
-        logits.reshape(B, V, L), targets, ignore_index=pad_id, label_smoothing=epsilon
-    )
-
-
 @wrong("smoothed_cross_entropy", "Use log_softmax")
 def log_of_softmax(logits, targets, pad_id, epsilon):
     """log(softmax(x)) is inf for an impossible word."""
     costs = -logits.softmax(-1).log()
-    sharp = costs.gather(-1, targets[..., None]).squeeze(-1)
-    return ((1 - epsilon) * sharp + epsilon * costs.mean(-1))[targets != pad_id].mean()
-
-
-@wrong("smoothed_cross_entropy", "Use log_softmax")
-def log_of_clamped_softmax(logits, targets, pad_id, epsilon):
-    """The NaN is gone, and so is the gradient."""
-    costs = -logits.softmax(-1).clamp(min=1e-9).log()
     sharp = costs.gather(-1, targets[..., None]).squeeze(-1)
     return ((1 - epsilon) * sharp + epsilon * costs.mean(-1))[targets != pad_id].mean()
 
@@ -560,12 +326,6 @@ def exp_by_hand(logits, targets, pad_id, epsilon):
     costs = -p.log()
     sharp = costs.gather(-1, targets[..., None]).squeeze(-1)
     return ((1 - epsilon) * sharp + epsilon * costs.mean(-1))[targets != pad_id].mean()
-
-
-@wrong("smoothed_cross_entropy", "one loss for each token")
-def no_reduction(logits, targets, pad_id, epsilon):
-    """reduction='none' and no more."""
-    return mix(logits, targets, epsilon)
 
 
 @wrong("smoothed_cross_entropy", "expected a tensor")
@@ -587,12 +347,6 @@ def smooth_part_detached(logits, targets, pad_id, epsilon):
     sharp = costs.gather(-1, targets[..., None]).squeeze(-1)
     smooth = costs.mean(-1).detach()
     return ((1 - epsilon) * sharp + epsilon * smooth)[targets != pad_id].mean()
-
-
-@wrong("smoothed_cross_entropy", "perplexity")
-def the_perplexity(logits, targets, pad_id, epsilon):
-    """exp at the end."""
-    return loss_by_pytorch(logits, targets, pad_id, epsilon).exp()
 
 
 LOSSES = []
@@ -630,21 +384,6 @@ def loss_of_the_chosen_tokens_with_a_print(logits, targets, pad_id, epsilon):
     return loss(logits[real], targets[real]).mean()
 
 
-@wrong("smoothed_cross_entropy", "only costs above 0 are averaged")
-def real_where_the_cost_is_not_0(logits, targets, pad_id, epsilon):
-    """ignore_index gives pads a cost of 0, and so does a token that is certain."""
-    costs = F.cross_entropy(
-        logits.mT, targets, ignore_index=pad_id, label_smoothing=epsilon, reduction="none"
-    )
-    return costs.sum() / (costs > 0).sum()
-
-
-@wrong("smoothed_cross_entropy", "ε is 0.1, whatever")
-def epsilon_of_the_paper(logits, targets, pad_id, epsilon):
-    """The paper's number, written into the code."""
-    return F.cross_entropy(logits.mT, targets, ignore_index=pad_id, label_smoothing=0.1)
-
-
 # ---- noam_rate
 
 
@@ -674,91 +413,6 @@ def rate_by_exponents(step, d_model, warmup):
     )
 
 
-@wrong("noam_rate", "the larger of the two")
-def rate_with_max(step, d_model, warmup):
-    """max for min."""
-    return d_model**-0.5 * max(step**-0.5, step * warmup**-1.5)
-
-
-@wrong("noam_rate", "the factor with d_model is missing")
-def rate_without_width(step, d_model, warmup):
-    """Half of the formula."""
-    return min(step**-0.5, step * warmup**-1.5)
-
-
-@wrong("noam_rate", "`d_model**-1/2`")
-def rate_without_brackets(step, d_model, warmup):
-    """** binds more tightly than /."""
-    return d_model**-1 / 2 * min(step**-0.5, step * warmup**-1.5)
-
-
-@wrong("noam_rate", "`warmup**-3/2`")
-def rate_without_brackets_at_the_warmup(step, d_model, warmup):
-    """The same at the other place."""
-    return d_model**-0.5 * min(step**-0.5, step * warmup**-3 / 2)
-
-
-@wrong("noam_rate", "three exponents")
-def rate_without_any_brackets(step, d_model, warmup):
-    """The formula as it is printed."""
-    return d_model**-1 / 2 * min(step**-1 / 2, step * warmup**-3 / 2)
-
-
-@wrong("noam_rate", "warmup^−½ stands for")
-def rate_with_the_wrong_power(step, d_model, warmup):
-    """−0.5 three times."""
-    return d_model**-0.5 * min(step**-0.5, step * warmup**-0.5)
-
-
-@wrong("noam_rate", "not divided")
-def rate_multiplied(step, d_model, warmup):
-    """√d_model as for the embeddings."""
-    return d_model**0.5 * min(step**-0.5, step * warmup**-1.5)
-
-
-@wrong("noam_rate", "counted from 0")
-def rate_from_step_zero(step, d_model, warmup):
-    """LambdaLR counts from 0, so people add one."""
-    step = step + 1
-    return d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
-
-
-@wrong("noam_rate", "only climbs")
-def rate_that_only_climbs(step, d_model, warmup):
-    """min with itself."""
-    return d_model**-0.5 * step * warmup**-1.5
-
-
-@wrong("noam_rate", "only falls")
-def rate_that_only_falls(step, d_model, warmup):
-    """No warm-up."""
-    return (d_model * step) ** -0.5
-
-
-@wrong("noam_rate", "only climbs", "not √step")
-def rate_with_a_root_upwards(step, d_model, warmup):
-    """The minus of one exponent is lost."""
-    return d_model**-0.5 * min(step**0.5, step * warmup**-1.5)
-
-
-@wrong("noam_rate", "only falls", "with the minus")
-def rate_with_a_plus_at_the_warmup(step, d_model, warmup):
-    """The minus of the other one."""
-    return d_model**-0.5 * min(step**-0.5, step * warmup**1.5)
-
-
-@wrong("noam_rate", "stays at the crest")
-def rate_that_stays(step, d_model, warmup):
-    """Warm-up and then constant, as in many libraries."""
-    return (d_model * warmup) ** -0.5 * min(1, step / warmup)
-
-
-@wrong("noam_rate", "changed places")
-def rate_with_the_arguments_swapped(step, d_model, warmup):
-    """Order of the arguments."""
-    return warmup**-0.5 * min(step**-0.5, step * d_model**-1.5)
-
-
 STEPS = []
 
 
@@ -769,39 +423,9 @@ def rate_that_counts_its_calls(step, d_model, warmup):
     return d_model**-0.5 * min(len(STEPS) ** -0.5, len(STEPS) * warmup**-1.5)
 
 
-@wrong("noam_rate", "rounded to 6 digits")
-def rate_rounded(step, d_model, warmup):
-    """Rounded for the log."""
-    return round(d_model**-0.5 * min(step**-0.5, step * warmup**-1.5), 6)
-
-
 @right("noam_rate")
 def rate_as_a_share_of_the_crest(step, d_model, warmup):
     return (d_model * warmup) ** -0.5 * min((warmup / step) ** 0.5, step / warmup)
-
-
-@wrong("noam_rate", "multiplied by 2")
-def rate_with_a_factor(step, d_model, warmup):
-    """The factor 2 of the Annotated Transformer's first version."""
-    return 2 * d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
-
-
-@wrong("noam_rate", "one is subtracted from the step")
-def rate_of_the_step_before(step, d_model, warmup):
-    """Steps counted from 0, and the root guarded against a division by 0."""
-    return d_model**-0.5 * min(max(step - 1, 1) ** -0.5, (step - 1) * warmup**-1.5)
-
-
-@wrong("noam_rate", "d_model is taken to be 512")
-def the_papers_width(step, d_model, warmup):
-    """512 from the paper, in the place of the parameter."""
-    return 512**-0.5 * min(step**-0.5, step * warmup**-1.5)
-
-
-@wrong("noam_rate", "warmup is taken to be 4000")
-def the_papers_warmup(step, d_model, warmup):
-    """4000 from the paper, in the place of the parameter."""
-    return d_model**-0.5 * min(step**-0.5, step * 4000**-1.5)
 
 
 # ---- batches_by_tokens
@@ -1155,98 +779,6 @@ def repaired_with_a_module(model, source, target, pad_id):
     return total / target[:, 1:].ne(pad_id).sum()
 
 
-def each(logits, answers, pad_id):
-    return F.cross_entropy(logits.transpose(1, 2), answers, ignore_index=pad_id, reduction="none")
-
-
-@wrong("repaired_loss", "both bugs are still there")
-def as_published(model, source, target, pad_id):
-    """Copied and not changed."""
-    return each(model(source, target), target, pad_id).mean()
-
-
-@wrong("repaired_loss", "one bug is left", "Shift")
-def only_the_mean_mended(model, source, target, pad_id):
-    """reduction removed, and the hunt is over."""
-    return F.cross_entropy(model(source, target).transpose(1, 2), target, ignore_index=pad_id)
-
-
-@wrong("repaired_loss", "one bug is left", "pads among them")
-def only_the_shift_mended(model, source, target, pad_id):
-    """The other one found."""
-    return each(model(source, target[:, :-1]), target[:, 1:], pad_id).mean()
-
-
-@wrong("repaired_loss", "what was read there")
-def both_cut_in_front(model, source, target, pad_id):
-    """Logits and targets lose the same end."""
-    logits = model(source, target)[:, 1:]
-    return F.cross_entropy(logits.transpose(1, 2), target[:, 1:], ignore_index=pad_id)
-
-
-@wrong("repaired_loss", "shifted the wrong way")
-def shifted_backwards(model, source, target, pad_id):
-    """The two slices are swapped."""
-    logits = model(source, target[:, 1:])
-    return F.cross_entropy(logits.transpose(1, 2), target[:, :-1], ignore_index=pad_id)
-
-
-@wrong("repaired_loss", "the pads are counted")
-def pads_in_the_loss(model, source, target, pad_id):
-    """ignore_index goes together with the reduction."""
-    return F.cross_entropy(model(source, target[:, :-1]).transpose(1, 2), target[:, 1:])
-
-
-@wrong("repaired_loss", "the id 0 is taken for padding")
-def pads_are_zero(model, source, target, pad_id):
-    """ignore_index=0."""
-    logits = model(source, target[:, :-1])
-    return F.cross_entropy(logits.transpose(1, 2), target[:, 1:], ignore_index=0)
-
-
-@wrong("repaired_loss", "what is read decides")
-def mask_of_what_is_read(model, source, target, pad_id):
-    """The mask is made from the decoder's input."""
-    logits, real = model(source, target[:, :-1]), target[:, :-1] != pad_id
-    losses = F.cross_entropy(logits.transpose(1, 2), target[:, 1:], reduction="none")
-    return losses[real].mean()
-
-
-@wrong("repaired_loss", "<bos> is counted in the divisor")
-def bos_in_the_divisor(model, source, target, pad_id):
-    """The number of all real tokens."""
-    losses = each(model(source, target[:, :-1]), target[:, 1:], pad_id)
-    return losses.sum() / (target != pad_id).sum()
-
-
-@wrong("repaired_loss", "the sum is returned")
-def repaired_sum(model, source, target, pad_id):
-    """The mean is the bug, so no mean."""
-    return each(model(source, target[:, :-1]), target[:, 1:], pad_id).sum()
-
-
-@wrong("repaired_loss", "each sentence gets its own mean")
-def repaired_mean_of_means(model, source, target, pad_id):
-    """Row by row."""
-    losses = each(model(source, target[:, :-1]), target[:, 1:], pad_id)
-    return (losses.sum(1) / (target[:, 1:] != pad_id).sum(1)).mean()
-
-
-@wrong("repaired_loss", "shifted twice")
-def repaired_shifted_twice(model, source, target, pad_id):
-    """By the slices and once more by the logits."""
-    logits = model(source, target[:, :-1])[:, :-1]
-    return F.cross_entropy(logits.transpose(1, 2), target[:, 2:], ignore_index=pad_id)
-
-
-@wrong("repaired_loss", "by a transpose")
-def repaired_by_a_reshape(model, source, target, pad_id):
-    """.view for .transpose."""
-    logits = model(source, target[:, :-1])
-    B, L, V = logits.shape
-    return F.cross_entropy(logits.reshape(B, V, L), target[:, 1:], ignore_index=pad_id)
-
-
 @wrong("repaired_loss", "no gradient")
 def repaired_without_gradient(model, source, target, pad_id):
     """A loss that is only looked at."""
@@ -1295,22 +827,6 @@ def repaired_with_renamed_pads(model, source, target, pad_id):
     return torch.nn.CrossEntropyLoss()(logits.flatten(0, 1), labels.flatten())
 
 
-@wrong("repaired_loss", "only costs above 0 are averaged")
-def repaired_with_pads_known_by_their_cost(model, source, target, pad_id):
-    """ignore_index gives pads a cost of 0, and so does a token that is certain."""
-    costs = F.cross_entropy(
-        model(source, target[:, :-1]).mT, target[:, 1:], ignore_index=pad_id, reduction="none"
-    )
-    return costs.sum() / (costs > 0).sum()
-
-
-@wrong("repaired_loss", "the logits lose their first and the targets their last")
-def shifted_against_each_other(model, source, target, pad_id):
-    """[:, 1:] and [:, :-1] in each other's place."""
-    logits = model(source, target)[:, 1:]
-    return F.cross_entropy(logits.transpose(1, 2), target[:, :-1], ignore_index=pad_id)
-
-
 @wrong(
     "batches_by_tokens", "newest sentence is taken for the longest", "sort the indices by length"
 )
@@ -1352,10 +868,3 @@ def loss_squeezed(logits, targets, pad_id, epsilon):
 def rate_that_ends(step, d_model, warmup):
     """A schedule that ends where the training of its first user ended."""
     return d_model**-0.5 * min(step**-0.5, step * warmup**-1.5) if step <= 10_000 else 0.0
-
-
-@wrong("repaired_loss", "all rows are cut where the first one ends")
-def repaired_at_the_length_of_the_first(model, source, target, pad_id):
-    """The pads are cut off, at the place where those of row 0 begin."""
-    target = target[:, : int((target[0] != pad_id).sum())]
-    return repaired(model, source, target, pad_id)

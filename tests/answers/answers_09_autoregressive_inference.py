@@ -170,87 +170,12 @@ def greedy_variant(
     return ids
 
 
-@wrong("greedy_decode", "BOS is missing")
-def greedy_without_bos(step, bos_id, eos_id, max_length):
-    """Only what the model has said."""
-    return greedy_variant(step, bos_id, eos_id, max_length)[1:]
-
-
-@wrong("greedy_decode", "EOS is missing")
-def greedy_breaks_before_the_end(step, bos_id, eos_id, max_length):
-    """break before append."""
-    ids = greedy_variant(step, bos_id, eos_id, max_length)
-    return ids[:-1] if ids[-1] == eos_id and len(ids) > 1 else ids
-
-
-@wrong("greedy_decode", "goes on after EOS")
-def greedy_without_a_stop(step, bos_id, eos_id, max_length):
-    """for _ in range(max_length) and no break."""
-    return greedy_variant(step, bos_id, eos_id, max_length, stop=False)
-
-
-@wrong("greedy_decode", "BOS is one of them")
-def greedy_one_too_long(step, bos_id, eos_id, max_length):
-    """for _ in range(max_length): the commonest slip."""
-    return greedy_variant(step, bos_id, eos_id, max_length + 1)
-
-
-@wrong("greedy_decode", "one id too early")
-def greedy_one_too_short(step, bos_id, eos_id, max_length):
-    """while len(ids) < max_length - 1."""
-    return greedy_variant(step, bos_id, eos_id, max_length - 1)
-
-
-@wrong("greedy_decode", "only the newest token")
-def greedy_newest_only(step, bos_id, eos_id, max_length):
-    """As with a cache, without one."""
-    return greedy_variant(step, bos_id, eos_id, max_length, seen=lambda ids: ids[-1:])
-
-
-@wrong("greedy_decode", "nothing but BOS")
-def greedy_never_appends_to_the_input(step, bos_id, eos_id, max_length):
-    """The tensor is made once, before the loop."""
-    return greedy_variant(step, bos_id, eos_id, max_length, seen=lambda ids: ids[:1])
-
-
-@wrong("greedy_decode", "least probable")
-def greedy_argmin(step, bos_id, eos_id, max_length):
-    """Log-probabilities are negative, so the smallest is sought."""
-    return greedy_variant(step, bos_id, eos_id, max_length, pick=lambda p: p[0].argmin())
-
-
-@wrong("greedy_decode", "runs over the batch")
-def greedy_argmax_over_the_batch(step, bos_id, eos_id, max_length):
-    """dim=0 from habit."""
-    return greedy_variant(step, bos_id, eos_id, max_length, pick=lambda p: p.argmax(dim=0)[0])
-
-
 @wrong("greedy_decode", "nothing is drawn")
 def greedy_by_chance(step, bos_id, eos_id, max_length):
     """Sampling."""
     return greedy_variant(
         step, bos_id, eos_id, max_length, pick=lambda p: torch.multinomial(p.exp(), 1)
     )
-
-
-@wrong("greedy_decode", "filled up to `max_length`")
-def greedy_padded(step, bos_id, eos_id, max_length):
-    """As in a batch."""
-    ids = greedy_variant(step, bos_id, eos_id, max_length)
-    return ids + [0] * (max_length - len(ids))
-
-
-@wrong("greedy_decode", "replaced by EOS")
-def greedy_forced_to_end(step, bos_id, eos_id, max_length):
-    """A sentence is thought to have to end."""
-    ids = greedy_variant(step, bos_id, eos_id, max_length)
-    return [*ids[:-1], eos_id]
-
-
-@wrong("greedy_decode", "list of lists")
-def greedy_with_a_batch(step, bos_id, eos_id, max_length):
-    """tokens.tolist() of a (1, L) tensor."""
-    return [greedy_variant(step, bos_id, eos_id, max_length)]
 
 
 @wrong("greedy_decode", "a tensor")
@@ -287,76 +212,6 @@ def greedy_with_floats(step, bos_id, eos_id, max_length):
 def greedy_without_end(step, bos_id, eos_id, max_length):
     """max_length is forgotten."""
     return greedy_variant(step, bos_id, eos_id, 10**6)
-
-
-@wrong("greedy_decode", "stops at BOS")
-def greedy_seeks_bos(step, bos_id, eos_id, max_length):
-    """The two ids mixed up."""
-    return greedy_variant(step, bos_id, bos_id, max_length)
-
-
-@wrong("greedy_decode", "EOS is written though the room is used up")
-def greedy_too_long_if_it_ends(step, bos_id, eos_id, max_length):
-    """The list is cut to max_length, but not where EOS comes one id too late."""
-    ids = [bos_id]
-    for _ in range(max_length):
-        token = int(step(torch.tensor([ids])).argmax())
-        if token == eos_id:
-            return [*ids, eos_id]
-        ids.append(token)
-    return ids[:max_length]
-
-
-@wrong("greedy_decode", "BOS alone makes `max_length` ids")
-def greedy_writes_first(step, bos_id, eos_id, max_length):
-    """The condition stands at the end of the loop."""
-    return greedy_variant(step, bos_id, eos_id, max(max_length, 2))
-
-
-@wrong("greedy_decode", "step gets BOS twice")
-def greedy_with_a_second_bos(step, bos_id, eos_id, max_length):
-    """BOS put in front at every step."""
-    return greedy_variant(step, bos_id, eos_id, max_length, seen=lambda ids: [bos_id, *ids])
-
-
-@wrong("greedy_decode", "step gets the padding as well")
-def greedy_with_the_whole_buffer(step, bos_id, eos_id, max_length):
-    """buffer in the place of buffer[:, :t]."""
-    return greedy_variant(
-        step, bos_id, eos_id, max_length, seen=lambda ids: ids + [0] * (max_length - len(ids))
-    )
-
-
-@wrong("greedy_decode", "`bos_id` and `eos_id` are mixed up")
-def greedy_turned_round(step, bos_id, eos_id, max_length):
-    """The two arguments in the wrong order."""
-    return greedy_variant(step, eos_id, bos_id, max_length)
-
-
-@wrong("greedy_decode", "EOS is taken to be 2")
-def greedy_with_the_package_eos(step, bos_id, eos_id, max_length):
-    """The id that EOS has in the course's package."""
-    return greedy_variant(step, bos_id, 2, max_length)
-
-
-@wrong("greedy_decode", "BOS is taken to be 1 and EOS 2")
-def greedy_with_the_package_ids(step, bos_id, eos_id, max_length):
-    """Both ids from the package."""
-    return greedy_variant(step, 1, 2, max_length)
-
-
-@wrong("greedy_decode", "there is no room for it")
-def greedy_always_ends(step, bos_id, eos_id, max_length):
-    """break before append, and EOS appended after the loop."""
-    ids = greedy_variant(step, bos_id, eos_id, max_length)
-    return ids if ids[-1] == eos_id and len(ids) > 1 else [*ids, eos_id]
-
-
-@wrong("greedy_decode", "it is there already")
-def greedy_ends_twice(step, bos_id, eos_id, max_length):
-    """EOS appended with the others, and once more before the break."""
-    ids = greedy_variant(step, bos_id, eos_id, max_length)
-    return [*ids, eos_id] if ids[-1] == eos_id and len(ids) > 1 else ids
 
 
 @wrong("greedy_decode", "is taken after [", "the most probable is")
@@ -444,79 +299,12 @@ def k_maxima_one_by_one(logits, k):
     return cut
 
 
-@wrong("keep_top_k", "a large negative number")
-def k_with_minus_1e9(logits, k):
-    """A large number for −inf; float16 does not even have it."""
-    return logits.masked_fill(logits < logits.topk(k).values[..., -1:], -1e9)
-
-
-@wrong("keep_top_k", "a large negative number")
-def k_with_minus_1e4(logits, k):
-    """−10,000 is nearly nothing, and not nothing."""
-    return logits.masked_fill(logits < logits.topk(k).values[..., -1:], -1e4)
-
-
-@wrong("keep_top_k", "the cut logits are 0")
-def k_with_zeros(logits, k):
-    """Multiplied by the mask."""
-    return logits.where(logits >= logits.topk(k).values[..., -1:], 0.0)
-
-
-@wrong("keep_top_k", "the k smallest are kept")
-def k_smallest(logits, k):
-    """argsort without descending."""
-    return logits.scatter(-1, logits.argsort(-1)[..., k:], -math.inf)
-
-
-@wrong("keep_top_k", "the k smallest are removed")
-def k_removed(logits, k):
-    """k read as the number of those to remove."""
-    return logits.scatter(-1, logits.argsort(-1)[..., :k], -math.inf)
-
-
-@wrong("keep_top_k", "k-th largest is cut as well")
-def k_strictly_above(logits, k):
-    """<= in the place of <."""
-    return logits.masked_fill(logits <= logits.topk(k).values[..., -1:], -math.inf)
-
-
-@wrong("keep_top_k", "one too many")
-def k_plus_one(logits, k):
-    """Counted from 0."""
-    return logits.scatter(-1, logits.argsort(-1, descending=True)[..., k + 1 :], -math.inf)
-
-
-@wrong("keep_top_k", "all rows together")
-def k_of_everything(logits, k):
-    """The flat tensor's k largest."""
-    return logits.masked_fill(logits < logits.flatten().topk(k).values[-1], -math.inf)
-
-
-@wrong("keep_top_k", "of the first row")
-def k_border_of_the_first_row(logits, k):
-    """topk(k)[0][0, -1]: the border of row 0."""
-    first = logits.reshape(-1, logits.shape[-1])[0]
-    return logits.masked_fill(logits < first.topk(k).values[-1], -math.inf)
-
-
 @wrong("keep_top_k", "sorted")
 def k_sorted(logits, k):
     """The sorted values, cut."""
     ordered = logits.sort(-1, descending=True).values.clone()
     ordered[..., k:] = -math.inf
     return ordered
-
-
-@wrong("keep_top_k", "only the k values are returned")
-def k_values(logits, k):
-    """topk alone."""
-    return logits.topk(k).values
-
-
-@wrong("keep_top_k", "probabilities are returned")
-def k_probabilities(logits, k):
-    """One step too far."""
-    return k_by_ranks(logits, k).softmax(-1)
 
 
 @wrong("keep_top_k", "out of range")
@@ -530,46 +318,6 @@ def k_in_place(logits, k):
     """The caller's logits are overwritten."""
     logits[logits < logits.topk(k).values[..., -1:]] = -math.inf
     return logits
-
-
-@wrong("keep_top_k", "nothing is cut")
-def k_ignored(logits, k):
-    """masked_fill without using what it returns."""
-    logits.masked_fill(logits < logits.topk(min(k, logits.shape[-1])).values[..., -1:], -math.inf)
-    return logits
-
-
-@wrong("keep_top_k", "taken for the ranks")
-def k_with_one_argsort(logits, k):
-    """argsort once: it gives ids, and not ranks."""
-    return logits.masked_fill(logits.argsort(-1, descending=True) >= k, -math.inf)
-
-
-@wrong("keep_top_k", "add the logits")
-def k_mask_alone(logits, k):
-    """The mask of 0 and −inf, without the logits to which it should be added."""
-    return torch.zeros_like(logits).masked_fill(k_by_ranks(logits, k) == -math.inf, -math.inf)
-
-
-@wrong("keep_top_k", "a k of V or more keeps all")
-def k_below_v(logits, k):
-    """min(k, V − 1), since indices end there."""
-    return k_by_ranks(logits, min(k, logits.shape[-1] - 1))
-
-
-@wrong("keep_top_k", "axis 1")
-def k_along_axis_1(logits, k):
-    """dim=1: right for a batch of rows, and for nothing else."""
-    if logits.ndim == 1:
-        return k_by_ranks(logits, k)
-    order = logits.argsort(dim=1, descending=True)
-    return logits.scatter(1, order[:, k:], -math.inf)
-
-
-@wrong("keep_top_k", "log-probabilities are returned")
-def k_of_log_probabilities(logits, k):
-    """log_softmax first, because probabilities were in the text."""
-    return k_by_ranks(logits.log_softmax(-1), k)
 
 
 @wrong("keep_top_k", "The result is NaN", "do not multiply by a mask")
@@ -594,21 +342,6 @@ def k_squeezed_in_front(logits, k):
 def k_of_flat_rows(logits, k):
     """The rows are flattened, and not brought back."""
     return k_by_ranks(logits.reshape(-1, logits.shape[-1]), k)
-
-
-@wrong("keep_top_k", "one border is used for all rows")
-def k_with_the_lowest_border(logits, k):
-    """min() of the values that topk returns, over all of them."""
-    return logits.masked_fill(
-        logits < logits.topk(min(k, logits.shape[-1])).values.min(), -math.inf
-    )
-
-
-@wrong("keep_top_k", "one border is used for all rows")
-def k_with_the_highest_border(logits, k):
-    """The same with max()."""
-    border = logits.topk(min(k, logits.shape[-1])).values[..., -1].max()
-    return logits.masked_fill(logits < border, -math.inf)
 
 
 # ---- keep_top_p
@@ -698,14 +431,6 @@ def p_with_one_given_away(logits, p):
     return logits.clone() if p >= 1 else p_with_the_inverse_order(logits, p)
 
 
-@wrong("keep_top_p", "the token that crosses the line is cut")
-def p_without_the_crossing(logits, p):
-    """cumsum > p: the published slip that the shift repairs."""
-    ordered, order = logits.softmax(-1).sort(-1, descending=True)
-    remove = ordered.cumsum(-1) > p
-    return logits.masked_fill(remove.scatter(-1, order, remove), -math.inf)
-
-
 @wrong("keep_top_p", "unless it is the first")
 def p_without_the_crossing_but_one(logits, p):
     """The same, with the first saved."""
@@ -713,76 +438,6 @@ def p_without_the_crossing_but_one(logits, p):
     remove = ordered.cumsum(-1) > p
     remove[..., 0] = False
     return logits.masked_fill(remove.scatter(-1, order, remove), -math.inf)
-
-
-@wrong("keep_top_p", "probability of at least p")
-def p_as_a_threshold(logits, p):
-    """p taken for a threshold."""
-    return logits.masked_fill(logits.softmax(-1) < p, -math.inf)
-
-
-@wrong("keep_top_p", "least probable tokens come first")
-def p_ascending(logits, p):
-    """sort without descending."""
-    ordered, order = logits.softmax(-1).sort(-1)
-    remove = ordered.cumsum(-1) - ordered >= p
-    return logits.masked_fill(remove.scatter(-1, order, remove), -math.inf)
-
-
-@wrong("keep_top_p", "the row is not sorted")
-def p_unsorted(logits, p):
-    """cumsum over the ids as they are."""
-    weights = logits.softmax(-1)
-    return logits.masked_fill(weights.cumsum(-1) - weights >= p, -math.inf)
-
-
-@wrong("keep_top_p", "used for the unsorted one")
-def p_not_brought_back(logits, p):
-    """The mask of the sorted row."""
-    weights = logits.softmax(-1).sort(-1, descending=True).values
-    return logits.masked_fill(weights.cumsum(-1) - weights >= p, -math.inf)
-
-
-@wrong("keep_top_p", "sorts twice")
-def p_gathered(logits, p):
-    """gather for scatter."""
-    weights, order = logits.softmax(-1).sort(-1, descending=True)
-    remove = (weights.cumsum(-1) - weights >= p).gather(-1, order)
-    return logits.masked_fill(remove, -math.inf)
-
-
-@wrong("keep_top_p", "every token must keep its place")
-def p_sorted(logits, p):
-    """Returned in sorted order."""
-    ordered = logits.sort(-1, descending=True).values
-    weights = ordered.softmax(-1)
-    return ordered.masked_fill(weights.cumsum(-1) - weights >= p, -math.inf)
-
-
-@wrong("keep_top_p", "Take the softmax first")
-def p_of_logits(logits, p):
-    """cumsum of logits."""
-    ordered, order = logits.sort(-1, descending=True)
-    remove = ordered.cumsum(-1) - ordered >= p
-    return logits.masked_fill(remove.scatter(-1, order, remove), -math.inf)
-
-
-@wrong("keep_top_p", "the share p of the tokens")
-def p_of_the_tokens(logits, p):
-    """p · V tokens."""
-    return k_by_ranks(logits, max(1, math.ceil(p * logits.shape[-1])))
-
-
-@wrong("keep_top_p", "probabilities are returned")
-def p_probabilities(logits, p):
-    """One step too far."""
-    return p_counted(logits, p).softmax(-1)
-
-
-@wrong("keep_top_p", "the cut logits are 0")
-def p_with_zeros(logits, p):
-    """0 is not nothing."""
-    return logits.masked_fill(p_counted(logits, p) == -math.inf, 0.0)
 
 
 @wrong("keep_top_p", "The result is NaN")
@@ -793,68 +448,10 @@ def p_multiplied(logits, p):
     )
 
 
-@wrong("keep_top_p", "1 − p is reached")
-def p_turned_round(logits, p):
-    """1 − p."""
-    return p_counted(logits, 1 - p)
-
-
-@wrong("keep_top_p", "one token too many")
-def p_one_more(logits, p):
-    """Shifted twice."""
-    weights = logits.softmax(-1).sort(-1, descending=True).values
-    count = (weights.cumsum(-1) < p).sum(-1, keepdim=True) + 2
-    return logits.masked_fill(logits.argsort(-1, descending=True).argsort(-1) >= count, -math.inf)
-
-
 def p_variant(logits, p, mass=lambda x: x.softmax(-1), sums=lambda x: x.cumsum(-1) - x):
     order = logits.argsort(-1, descending=True)
     remove = sums(mass(logits).gather(-1, order)) >= p
     return logits.masked_fill(remove.scatter(-1, order, remove), -math.inf)
-
-
-@wrong("keep_top_p", "without dividing by the sum")
-def p_not_normalised(logits, p):
-    """exp for softmax."""
-    return p_variant(logits, p, mass=torch.exp)
-
-
-@wrong("keep_top_p", "divided by their sum")
-def p_of_shares_of_logits(logits, p):
-    """Normalised without the exponential."""
-    weights, order = (logits / logits.sum(-1, keepdim=True)).sort(-1, descending=True)
-    remove = weights.cumsum(-1) - weights >= p
-    return logits.masked_fill(remove.scatter(-1, order, remove), -math.inf)
-
-
-@wrong("keep_top_p", "the softmax is taken twice")
-def p_of_a_second_softmax(logits, p):
-    """Once in the sorted row, and once before."""
-    return p_variant(logits, p, mass=lambda x: x.softmax(-1).softmax(-1))
-
-
-@wrong("keep_top_p", "they never reach p")
-def p_of_log_probabilities(logits, p):
-    """log_softmax for softmax: every sum is negative."""
-    return p_variant(logits, p, mass=lambda x: x.log_softmax(-1))
-
-
-@wrong("keep_top_p", "the softmax runs over the first axis")
-def p_with_softmax_of_the_batch(logits, p):
-    """dim=0 from habit."""
-    return p_variant(logits, p, mass=lambda x: x.softmax(0))
-
-
-@wrong("keep_top_p", "`cumsum` runs over the first axis")
-def p_summed_over_the_batch(logits, p):
-    """dim=0 in one of the four places."""
-    return p_variant(logits, p, sums=lambda x: x.cumsum(0) - x)
-
-
-@wrong("keep_top_p", "`roll` has brought the last sum")
-def p_rolled(logits, p):
-    """The lesson's roll, without the 0 that it needs."""
-    return p_variant(logits, p, sums=lambda x: x.cumsum(-1).roll(1, -1))
 
 
 @wrong("keep_top_p", "the first of each row has to stay")
@@ -889,19 +486,6 @@ def p_dropped_everywhere(logits, p):
     cut = logits.clone()
     cut[..., (p_counted(logits, p) == -math.inf).nonzero()[:, -1]] = -math.inf
     return cut
-
-
-@wrong("keep_top_p", "p times the largest probability")
-def p_as_min_p(logits, p):
-    """min-p, another cut."""
-    weights = logits.softmax(-1)
-    return logits.masked_fill(weights < p * weights.amax(-1, keepdim=True), -math.inf)
-
-
-@wrong("keep_top_p", "only the most probable token")
-def p_in_percent(logits, p):
-    """The sums times 100."""
-    return p_variant(logits, p, sums=lambda x: 100 * (x.cumsum(-1) - x))
 
 
 @wrong("keep_top_p", "(logits (4, 5), p 1)", "numbers differ")
@@ -1135,127 +719,12 @@ def beam_variant(step, bos_id, eos_id, beam, max_length, alpha, **wrong):
     return pick(every, key=lambda x: score(x[1], penalty(n(x[0]))))[0]
 
 
-@wrong("beam_search", "finished hypotheses are extended")
-def finished_are_extended(*given):
-    """The published mistake: EOS is a token like any other."""
-    return beam_variant(*given, extend=True)
-
-
-@wrong("beam_search", "only one prefix is ever followed")
-def beam_of_one(step, bos_id, eos_id, beam, max_length, alpha):
-    """The beam has no effect."""
-    return beam_variant(step, bos_id, eos_id, 1, max_length, alpha)
-
-
-@wrong("beam_search", "not divided by the length penalty")
-def without_penalty(*given):
-    """The plain sum."""
-    return beam_variant(*given, penalty=lambda n: 1)
-
-
-@wrong("beam_search", "multiplied by the length penalty")
-def penalty_turned_round(step, bos_id, eos_id, beam, max_length, alpha):
-    """Log-probabilities are negative, and one mistakes which way it helps."""
-    return beam_variant(
-        step,
-        bos_id,
-        eos_id,
-        beam,
-        max_length,
-        alpha,
-        penalty=lambda n: ((5 + n) / 6) ** -alpha,
-    )
-
-
-@wrong("beam_search", "divided by n^alpha")
-def penalty_of_plain_length(step, bos_id, eos_id, beam, max_length, alpha):
-    """The other common penalty; d2l uses it."""
-    given = step, bos_id, eos_id, beam, max_length, alpha
-    return beam_variant(*given, penalty=lambda n: max(n, 1) ** alpha)
-
-
-@wrong("beam_search", "divided by n, whatever")
-def mean_log_probability(*given):
-    """Log-probability per token."""
-    return beam_variant(*given, penalty=lambda n: max(n, 1))
-
-
-@wrong("beam_search", "not the exponent of the penalty")
-def penalty_without_exponent(*given):
-    """alpha forgotten."""
-    return beam_variant(*given, penalty=lambda n: (5 + n) / 6)
-
-
-@wrong("beam_search", "the probability is divided by the penalty")
-def probability_in_the_score(step, bos_id, eos_id, beam, max_length, alpha):
-    """exp of the sum, because a score should be positive; the penalty then punishes length."""
-    given = step, bos_id, eos_id, beam, max_length, alpha
-    return beam_variant(*given, score=lambda total, penalty: math.exp(total) / penalty)
-
-
-@wrong("beam_search", "n counts BOS as well")
-def n_with_bos(step, bos_id, eos_id, beam, max_length, alpha):
-    """n = len(ids)."""
-    given = step, bos_id, eos_id, beam, max_length, alpha
-    return beam_variant(*given, penalty=lambda n: ((6 + n) / 6) ** alpha)
-
-
-@wrong("beam_search", "leaves out a token")
-def n_without_eos(step, bos_id, eos_id, beam, max_length, alpha):
-    """n counts words."""
-    given = step, bos_id, eos_id, beam, max_length, alpha
-    return beam_variant(*given, penalty=lambda n: ((4 + n) / 6) ** alpha)
-
-
-@wrong("beam_search", "the worst hypothesis")
-def worst(*given):
-    """min for max: scores are negative."""
-    return beam_variant(*given, worst=True)
-
-
-@wrong("beam_search", "ends with the first hypothesis that finishes")
-def ends_with_the_first(*given):
-    """break at the first EOS."""
-    return beam_variant(*given, first_ended=True)
-
-
-@wrong("beam_search", "an unfinished prefix is returned although a sentence has finished")
-def unfinished_compete(*given):
-    """max(finished + living): so this exercise itself was solved at first."""
-    return beam_variant(*given, compete=True)
-
-
-@wrong("beam_search", "an unfinished prefix is returned although a sentence has finished")
-def unfinished_compete_for_twice_as_many(step, bos_id, eos_id, beam, max_length, alpha):
-    """The same, where `beam` prefixes live on; the package did it so at the end of the room."""
-    living, ended = [(0.0, [bos_id])], []
-    while living and len(living[0][1]) < max_length and len(ended) < beam:
-        rows = step(torch.tensor([ids for _, ids in living])).tolist()
-        every = sorted(
-            (
-                (total + more, [*ids, token])
-                for (total, ids), row in zip(living, rows, strict=True)
-                for token, more in enumerate(row)
-            ),
-            reverse=True,
-        )
-        ended += [pair for pair in every[:beam] if pair[1][-1] == eos_id]
-        living = [pair for pair in every if pair[1][-1] != eos_id][:beam]
-    return max(ended + living, key=lambda x: x[0] / ((4 + len(x[1])) / 6) ** alpha)[1]
-
-
 @wrong("beam_search", "It does not end", "is an unfinished prefix preferred")
 def unfinished_by_another_score(step, bos_id, eos_id, beam, max_length, alpha):
     """The living are compared with the finished by a penalty of their own: no known mistake."""
     given = step, bos_id, eos_id, beam, max_length, alpha
     ids = beam_variant(*given, compete=True, penalty=lambda n: n**2)
     return ids if ids[-1] != eos_id else beam_variant(*given)
-
-
-@wrong("beam_search", "what lives is not looked at")
-def only_ended(*given):
-    """What lives at the end is thrown away, also where nothing has finished."""
-    return beam_variant(*given, only_finished=True)
 
 
 @wrong("beam_search", "Nothing is returned where no hypothesis has finished")
@@ -1270,60 +739,6 @@ def max_of_no_finished(step, bos_id, eos_id, beam, max_length, alpha):
     """max(finished) where nothing has finished."""
     ids = beam_variant(step, bos_id, eos_id, beam, max_length, alpha, only_finished=True)
     return max([ids] if len(ids) > 1 else [])
-
-
-@wrong("beam_search", "the finished hypotheses are forgotten")
-def only_alive(*given):
-    """What ended is thrown away."""
-    return beam_variant(*given, only_living=True)
-
-
-@wrong("beam_search", "earlier tokens are lost")
-def sums_are_lost(*given):
-    """The total is overwritten."""
-    return beam_variant(*given, add=lambda old, new: new)
-
-
-@wrong("beam_search", "brings only its own best token")
-def each_its_own_best(*given):
-    """Argmax for every prefix: the beam never fills."""
-    return beam_variant(*given, of_each=1)
-
-
-@wrong("beam_search", "only the newest token of each prefix")
-def beam_newest_only(*given):
-    """As with a cache, without one."""
-    return beam_variant(*given, seen=lambda ids: ids[-1:])
-
-
-@wrong("beam_search", "probabilities are added")
-def probabilities_added(*given):
-    """exp and sum."""
-    return beam_variant(*given, add=lambda old, new: old + math.exp(new))
-
-
-@wrong("beam_search", "smallest sums")
-def smallest_sums(*given):
-    """sorted without reverse."""
-    return beam_variant(*given, smallest=True)
-
-
-@wrong("beam_search", "BOS is one of")
-def beam_one_too_long(step, bos_id, eos_id, beam, max_length, alpha):
-    """for _ in range(max_length)."""
-    return beam_variant(step, bos_id, eos_id, beam, max_length + 1, alpha)
-
-
-@wrong("beam_search", "one token too early")
-def beam_one_too_short(step, bos_id, eos_id, beam, max_length, alpha):
-    """range(max_length - 2)."""
-    return beam_variant(step, bos_id, eos_id, beam, max(max_length - 1, 1), alpha)
-
-
-@wrong("beam_search", "BOS is missing")
-def beam_without_bos(*given):
-    """ids[1:]."""
-    return beam_variant(*given)[1:]
 
 
 @wrong("beam_search", "It should be a list of ids")
@@ -1343,62 +758,6 @@ def topk_of_more_than_there_are(step, bos_id, eos_id, beam, max_length, alpha):
     """A beam wider than the vocabulary."""
     step(torch.tensor([[bos_id]]))[0].topk(beam)
     return beam_variant(step, bos_id, eos_id, beam, max_length, alpha)
-
-
-@wrong("beam_search", "fewer candidates are taken")
-def beam_that_narrows(*given):
-    """beam − len(finished): what has ended is thought to take a place."""
-    return beam_variant(*given, narrower=True)
-
-
-@wrong("beam_search", "as soon as the best candidate ends")
-def ends_with_the_best(*given):
-    """Stops where the best candidate ends in EOS, without a look at the penalty."""
-    return beam_variant(*given, best_ended=True)
-
-
-@wrong("beam_search", "what ends in EOS is thrown away")
-def ended_are_dropped(step, bos_id, eos_id, beam, max_length, alpha):
-    """Filtered out of the candidates, and kept nowhere."""
-    return beam_variant(step, bos_id, eos_id, beam, max_length, alpha, without=eos_id)
-
-
-@wrong("beam_search", "extended all the same")
-def ended_live_on(*given):
-    """Copied to the finished ones, but not taken out of those that live."""
-    return beam_variant(*given, both=True)
-
-
-@wrong("beam_search", "alpha is always 0.6")
-def alpha_of_the_paper(*given):
-    """The constant in the place of the argument."""
-    return beam_variant(*given, penalty=lambda n: ((5 + n) / 6) ** 0.6)
-
-
-@wrong("beam_search", "the brackets are around 5 + n")
-def brackets_forgotten(step, bos_id, eos_id, beam, max_length, alpha):
-    """5 + n / 6."""
-    given = step, bos_id, eos_id, beam, max_length, alpha
-    return beam_variant(*given, penalty=lambda n: (5 + n / 6) ** alpha)
-
-
-@wrong("beam_search", "the penalty is subtracted")
-def penalty_subtracted(*given):
-    """What is called a penalty is taken off."""
-    return beam_variant(*given, score=lambda total, penalty: total - penalty)
-
-
-@wrong("beam_search", "leaves out a token")
-def n_of_words(step, bos_id, eos_id, beam, max_length, alpha):
-    """n counts the words of a sentence, whether it has ended or not."""
-    given = step, bos_id, eos_id, beam, max_length, alpha
-    return beam_variant(*given, n=lambda ids: sum(i != eos_id for i in ids[1:]))
-
-
-@wrong("beam_search", "the first row that step returns")
-def one_row_for_all(*given):
-    """step(…)[0], as in greedy decoding."""
-    return beam_variant(*given, row_of=lambda rows: rows[:1] * len(rows))
 
 
 @wrong("beam_search", "until the end it is the sum that counts")
@@ -1438,65 +797,6 @@ def the_longest(*given):
     return beam_variant(*given, score=lambda total, penalty: penalty)
 
 
-@wrong("beam_search", "not the best of those that live is returned")
-def the_last_that_lives(*given):
-    """living[-1] where nothing has finished: the list was sorted in the other order before."""
-    return beam_variant(*given, last_living=True)
-
-
-@wrong("beam_search", "not the best of those that live is returned")
-def greedy_if_nothing_ended(step, bos_id, eos_id, beam, max_length, alpha):
-    """Greedy decoding as the way out where nothing has finished."""
-    ids = beam_variant(step, bos_id, eos_id, beam, max_length, alpha, only_finished=True)
-    return ids if len(ids) > 1 else greedy_variant(step, bos_id, eos_id, max_length)
-
-
-def beam_on_tensors(step, bos_id, eos_id, beam, max_length, alpha, **wrong):
-    """The usual search with topk over the flat table; `wrong` breaks it."""
-    copies = beam if wrong.get("copies") else 1
-    tokens, totals, ended = torch.full((copies, 1), bos_id), torch.zeros(copies), []
-    totals[1:] = -math.inf
-    for n in range(1, max_length):
-        log_p = step(tokens)
-        V = log_p.shape[1]
-        table = (totals[:, None] + log_p).flatten()
-        totals, flat = table.topk(min(beam, V if wrong.get("at_most_V") else len(table)))
-        tokens = torch.cat([tokens[flat // V], flat[:, None] % V], 1)
-        done = tokens[:, -1] == eos_id
-        scores = totals[done] / ((5 + n) / 6) ** alpha
-        ended += zip(scores.tolist(), tokens[done].tolist(), strict=True)
-        tokens = tokens[~done]
-        totals = totals[: len(tokens)] if wrong.get("old_totals") else totals[~done]
-        if len(ended) >= beam or len(tokens) == 0:
-            break
-    return max(ended)[1] if ended else tokens[0].tolist()
-
-
-@wrong("beam_search", "never more than V")
-def topk_of_at_most_v(*given):
-    """topk(min(beam, V)): right for the first round, in which there are V candidates."""
-    return beam_on_tensors(*given, at_most_V=True)
-
-
-@wrong("beam_search", "never more than V")
-def beam_of_at_most_v(step, bos_id, eos_id, beam, max_length, alpha):
-    """beam = min(beam, V), since topk complained."""
-    V = step(torch.tensor([[bos_id]])).shape[1]
-    return beam_variant(step, bos_id, eos_id, min(beam, V), max_length, alpha)
-
-
-@wrong("beam_search", "log-probability −∞")
-def empty_places_finish(*given):
-    """`beam` copies of BOS, all but one at −∞, as batched searches begin; none is filtered out."""
-    return beam_on_tensors(*given, copies=True)
-
-
-@wrong("beam_search", "the sums stay where they are")
-def sums_of_others(*given):
-    """The finished rows are taken out of the prefixes, and not out of the sums."""
-    return beam_on_tensors(*given, old_totals=True)
-
-
 @wrong("beam_search", "plain ints were asked for")
 def beam_of_floats(*given):
     """ids and sums in one tensor of floats."""
@@ -1519,25 +819,6 @@ def beam_of_numpy(*given):
 def two_of_each_prefix(*given):
     """The two best tokens of each prefix, though EOS is often the third."""
     return beam_variant(*given, of_each=2)
-
-
-@wrong("beam_search", "begins with several equal prefixes")
-def beam_of_copies(*given):
-    """`beam` copies of BOS, all at 0."""
-    return beam_variant(*given, copies=True)
-
-
-@wrong("beam_search", "n is the same for all")
-def penalty_of_the_room(step, bos_id, eos_id, beam, max_length, alpha):
-    """max_length in the place of n."""
-    given = step, bos_id, eos_id, beam, max_length, alpha
-    return beam_variant(*given, n=lambda ids: max_length)
-
-
-@wrong("beam_search", "the choice is made by the sum")
-def chosen_by_the_sum(*given):
-    """The scores are computed, and max takes the largest sum."""
-    return beam_variant(*given, score=lambda total, penalty: total)
 
 
 @right("beam_search")
@@ -1597,26 +878,6 @@ def stopping_when_no_length_can_help(*given):
     return stopping_by_score(lambda total, n, longest, alpha: total / ((5 + longest) / 6) ** alpha)(
         *given
     )
-
-
-@wrong("beam_search", "no better score than what has finished", "the penalty grows with n")
-def stopping_by_the_score_of_now(*given):
-    """The rule of a well-known library, right for alpha = 0: longer ones may still overtake."""
-    return stopping_by_score(lambda total, n, longest, alpha: total / ((5 + n) / 6) ** alpha)(
-        *given
-    )
-
-
-@wrong("beam_search", "no larger sum than the score", "the penalty grows with n")
-def stopping_by_the_sum(*given):
-    """A score is compared with a sum."""
-    return stopping_by_score(lambda total, n, longest, alpha: total)(*given)
-
-
-@wrong("beam_search", "rounded to a whole number")
-def penalty_with_whole_division(*given):
-    """// for /: the penalty is 1 up to n = 6."""
-    return beam_variant(*given, penalty=lambda n: ((5 + n) // 6) ** given[5])
 
 
 # ---- CachedSelfAttention
@@ -2349,64 +1610,6 @@ def token_by_token_in_float64(chunks, table, w_q, w_k, w_v):
     return torch.cat(states, 1)
 
 
-@wrong("repaired_states", "the bug is still there")
-def still_from_zero(*given):
-    """Nothing changed."""
-    return run_chunks(*given, place=lambda start, n, piece: slice(0, n))
-
-
-@wrong("repaired_states", "the number of pieces is taken")
-def pieces_counted(*given):
-    """The step's number for the position: right without a prompt."""
-    return run_chunks(*given, place=lambda start, n, piece: slice(piece, piece + n))
-
-
-@wrong("repaired_states", "positions begin with 1")
-def from_one(*given):
-    """The count is raised too early."""
-    return run_chunks(*given, place=lambda start, n, piece: slice(start + 1, start + n + 1))
-
-
-@wrong("repaired_states", "at the position of its first")
-def one_place_for_a_piece(*given):
-    """encoding[seen] for all tokens of a piece."""
-    return run_chunks(*given, place=lambda start, n, piece: slice(start, start + 1))
-
-
-@wrong("repaired_states", "at the position of its last")
-def last_place_for_a_piece(*given):
-    """encoding[seen − 1] after the count was raised."""
-    return run_chunks(*given, place=lambda start, n, piece: slice(start + n - 1, start + n))
-
-
-@wrong("repaired_states", "one place too far")
-def one_too_far(*given):
-    """BOS counted a second time."""
-    return run_chunks(
-        *given, place=lambda start, n, piece: slice(start + (piece > 0), start + (piece > 0) + n)
-    )
-
-
-@wrong("repaired_states", "overlaps the one before")
-def one_too_near(*given):
-    """len − 1: the place of the last one seen."""
-    return run_chunks(
-        *given, place=lambda start, n, piece: slice(start - (piece > 0), start - (piece > 0) + n)
-    )
-
-
-@wrong("repaired_states", "√d_model is missing")
-def not_scaled(*given):
-    """Lost while mending."""
-    return run_chunks(*given, scale=1.0, place=lambda start, n, piece: slice(start, start + n))
-
-
-@wrong("repaired_states", "causal mask is missing")
-def not_masked(*given):
-    """'With a cache no mask is needed': true for one token at a time."""
-    return run_chunks(*given, masked=False, place=lambda start, n, piece: slice(start, start + n))
-
-
 @wrong("repaired_states", "pieces are not connected")
 def pieces_alone(chunks, *rest):
     """The cache thrown away with the bug."""
@@ -2420,13 +1623,6 @@ def pieces_alone(chunks, *rest):
         ],
         1,
     )
-
-
-@wrong("repaired_states", "the states of the last piece alone")
-def last_piece(*given):
-    """return inside the loop, or state for states."""
-    states = run_chunks(*given, place=lambda start, n, piece: slice(start, start + n))
-    return states[:, -given[0][-1].shape[1] :]
 
 
 @wrong("repaired_states", "only the first piece counts")
@@ -2450,44 +1646,6 @@ def one_token_for_each_piece(*given):
         return slice(begin, begin + n)
 
     return run_chunks(*given, place=place)
-
-
-@wrong("repaired_states", "the count is raised too early")
-def raised_too_early(*given):
-    """seen += n before the positions are taken."""
-    return run_chunks(*given, place=lambda start, n, piece: slice(start + n, start + 2 * n))
-
-
-@wrong("repaired_states", "sentences are counted")
-def sentences_counted(*given):
-    """len(k) for k.shape[1]."""
-    B = len(given[0][0])
-    return run_chunks(*given, place=lambda start, n, piece: slice(piece * B, piece * B + n))
-
-
-@wrong("repaired_states", "the encoding is multiplied by √d_model")
-def encoding_scaled(chunks, table, *matrices):
-    """(table + encoding) · √d_model."""
-    tokens, root = torch.cat(chunks, 1), math.sqrt(table.shape[1])
-    x = (table[tokens] + sinusoidal_encoding(tokens.shape[1], table.shape[1])) * root
-    w_q, w_k, w_v = matrices
-    return F.scaled_dot_product_attention(x @ w_q, x @ w_k, x @ w_v, is_causal=True)
-
-
-@wrong("repaired_states", "keys and values are mixed up")
-def matrices_mixed_up(chunks, table, w_q, w_k, w_v):
-    """w_v where w_k belongs."""
-    return all_at_once(chunks, table, w_q, w_v, w_k)
-
-
-@wrong("repaired_states", "the first rows of the causal mask")
-def first_rows_of_the_mask(chunks, table, w_q, w_k, w_v):
-    """causal_mask(t)[:n] for [-n:]: every piece sees the past as if it were the first."""
-    tokens, lengths = torch.cat(chunks, 1), [chunk.shape[1] for chunk in chunks]
-    L, d_model = sum(lengths), table.shape[1]
-    x = table[tokens] * math.sqrt(d_model) + sinusoidal_encoding(L, d_model)
-    mask = torch.cat([causal_mask(L)[:n] for n in lengths])
-    return scaled_dot_product_attention(x @ w_q, x @ w_k, x @ w_v, mask)[0]
 
 
 @wrong("repaired_states", "Right tokens before the first wrong one: 3")

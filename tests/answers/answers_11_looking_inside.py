@@ -154,12 +154,6 @@ def entropy_with_nan(weights):
     return -(weights * weights.log()).sum(-1)
 
 
-@wrong("attention_entropy", "is added inside the logarithm")
-def with_a_large_epsilon(weights):
-    """1e-9 is too small for float16, so a larger one is taken."""
-    return -(weights * (weights + 1e-3).log()).sum(-1)
-
-
 @wrong("attention_entropy", "In float16, a 1e-9")
 def with_an_epsilon_that_vanishes(weights):
     """The usual remedy."""
@@ -170,60 +164,6 @@ def with_an_epsilon_that_vanishes(weights):
 def squeezed(weights):
     """`keepdim`, and then `squeeze()` of every axis of length 1."""
     return torch.special.entr(weights).sum(-1, keepdim=True).squeeze()
-
-
-@wrong("attention_entropy", "base 2")
-def in_bits(weights):
-    """Information theory counts in bits."""
-    return torch.special.entr(weights).sum(-1) / math.log(2)
-
-
-@wrong("attention_entropy", "sign is missing")
-def negative_entropy(weights):
-    """The minus forgotten."""
-    return torch.special.xlogy(weights, weights).sum(-1)
-
-
-@wrong("attention_entropy", "over the queries")
-def over_queries(weights):
-    """dim=-2."""
-    return torch.special.entr(weights).sum(-2)
-
-
-@wrong("attention_entropy", "mean over the keys")
-def mean_of_terms(weights):
-    """mean for sum."""
-    return torch.special.entr(weights).mean(-1)
-
-
-@wrong("attention_entropy", "divided by ln Lk")
-def normalised_entropy(weights):
-    """What the lesson advises for comparing lengths."""
-    return torch.special.entr(weights).sum(-1) / math.log(weights.shape[-1])
-
-
-@wrong("attention_entropy", "exponential")
-def perplexity(weights):
-    """Perplexity."""
-    return torch.special.entr(weights).sum(-1).exp()
-
-
-@wrong("attention_entropy", "softmax is taken again")
-def softmax_again(weights):
-    """The argument is taken for scores."""
-    return torch.special.entr(weights.softmax(-1)).sum(-1)
-
-
-@wrong("attention_entropy", "their mean")
-def one_mean(weights):
-    """A single number for a head."""
-    return torch.special.entr(weights).sum(-1).mean()
-
-
-@wrong("attention_entropy", "not added up")
-def terms_alone(weights):
-    """The sum forgotten."""
-    return torch.special.entr(weights)
 
 
 @wrong("attention_entropy", "axes of length 1")
@@ -272,47 +212,11 @@ def by_the_largest_true_weight(weights, truth):
     return (of_truth < weights.amax(-1))[asked].double().mean().item()
 
 
-def hits(weights, truth):
-    return truth.gather(-1, weights.argmax(-1, keepdim=True))[:, 0].double()
-
-
 @wrong("alignment_error", "Your code stopped", "weights (1, 6)")
 def all_axes_of_length_one_squeezed(weights, truth):
     """One query has only one row."""
     hit = truth.gather(-1, weights.argmax(-1, keepdim=True)).squeeze()
     return 1 - hit[truth.any(-1)].float().mean().item()
-
-
-@wrong("alignment_error", "share of right rows")
-def right_rows(weights, truth):
-    """Accuracy."""
-    return hits(weights, truth)[truth.any(-1)].mean().item()
-
-
-@wrong("alignment_error", "counted as wrong")
-def all_rows(weights, truth):
-    """Rows without a truth lie on no true key."""
-    return 1 - hits(weights, truth).mean().item()
-
-
-@wrong("alignment_error", "divided by, too")
-def all_rows_below(weights, truth):
-    """The count is right, the divisor is not."""
-    asked = truth.any(-1)
-    return ((1 - hits(weights, truth))[asked].sum() / len(truth)).item()
-
-
-@wrong("alignment_error", "not their share")
-def counted(weights, truth):
-    """The number."""
-    return (1 - hits(weights, truth))[truth.any(-1)].sum().item()
-
-
-@wrong("alignment_error", "over the queries")
-def wrong_axis(weights, truth):
-    """argmax over axis 0."""
-    best = weights.argmax(0, keepdim=True)
-    return 1 - truth.gather(0, best)[0][truth.any(0)].double().mean().item()
 
 
 @wrong("alignment_error", "first true key")
@@ -326,45 +230,6 @@ def first_true_key(weights, truth):
 def two_argmaxes(weights, truth):
     """The shortest: as the accuracy of a classifier."""
     return (weights.argmax(-1) != truth.int().argmax(-1)).double().mean().item()
-
-
-@wrong("alignment_error", "the rows do not belong together")
-def only_weights_left_out(weights, truth):
-    """The rows that are asked for are numbered anew."""
-    best = weights[truth.any(-1)].argmax(-1)
-    return 1 - truth[torch.arange(len(best)), best].double().mean().item()
-
-
-@wrong("alignment_error", "weight on false keys")
-def mass_elsewhere(weights, truth):
-    """The share of the weight, and not of rows."""
-    return 1 - (weights * truth).sum(-1)[truth.any(-1)].double().mean().item()
-
-
-@wrong("alignment_error", "smallest")
-def smallest_weight(weights, truth):
-    """argmin."""
-    hit = truth.gather(-1, weights.argmin(-1, keepdim=True))[:, 0].double()
-    return 1 - hit[truth.any(-1)].mean().item()
-
-
-@wrong("alignment_error", "per cent")
-def in_per_cent(weights, truth):
-    """Times 100."""
-    return 100 * (1 - hits(weights, truth)[truth.any(-1)].mean().item())
-
-
-@wrong("alignment_error", "more than half")
-def more_than_half(weights, truth):
-    """Half of the weight decides."""
-    mass = (weights.double() * truth).sum(-1)
-    return (mass <= 0.5)[truth.any(-1)].double().mean().item()
-
-
-@wrong("alignment_error", "for each row is returned")
-def each_row(weights, truth):
-    """No mean."""
-    return 1 - hits(weights, truth)
 
 
 # ---- attention_rollout
@@ -427,93 +292,6 @@ def carried(layers, heads=lambda w: w.mean(1), mix=lambda a, i: (a + i) / 2):
     return result
 
 
-@wrong("attention_rollout", "first layer is leftmost")
-def in_the_wrong_order(layers):
-    """result @ step, as a loop invites."""
-    return carried(layers[::-1])
-
-
-@wrong("attention_rollout", "no residual")
-def no_residual(layers):
-    """The product of the maps."""
-    return carried(layers, mix=lambda a, i: a)
-
-
-@wrong("attention_rollout", "nothing is halved")
-def not_halved(layers):
-    """A + I."""
-    return carried(layers, mix=lambda a, i: a + i)
-
-
-@wrong("attention_rollout", "needs its brackets")
-def brackets_forgotten(layers):
-    """A + I / 2."""
-    return carried(layers, mix=lambda a, i: a + i / 2)
-
-
-@wrong("attention_rollout", "added up, and not averaged")
-def heads_added(layers):
-    """sum over heads."""
-    return carried(layers, heads=lambda w: w.sum(1))
-
-
-@wrong("attention_rollout", "largest weight over the heads")
-def largest_head(layers):
-    """One of the options of a published program."""
-    return carried(layers, heads=lambda w: w.amax(1))
-
-
-@wrong("attention_rollout", "transposed: rows are the queries")
-def each_map_transposed(layers):
-    """Queries and keys exchanged."""
-    return carried(layers, heads=lambda w: w.mean(1).mT)
-
-
-@wrong("attention_rollout", "averaged, and not multiplied")
-def averaged_layers(layers):
-    """A mean over layers is another method."""
-    identity = torch.eye(layers[0].shape[-1])
-    return torch.stack([(w.mean(1) + identity) / 2 for w in layers]).mean(0)
-
-
-@wrong("attention_rollout", "number by number")
-def elementwise(layers):
-    """* for @."""
-    identity = torch.eye(layers[0].shape[-1])
-    return torch.stack([(w.mean(1) + identity) / 2 for w in layers]).prod(0)
-
-
-@wrong("attention_rollout", "added once")
-def residual_at_the_end(layers):
-    """The identity once."""
-    return (carried(layers, mix=lambda a, i: a) + torch.eye(layers[0].shape[-1])) / 2
-
-
-@wrong("attention_rollout", "result is transposed")
-def transposed_result(layers):
-    """Read by columns."""
-    return carried(layers).mT
-
-
-@wrong("attention_rollout", "average is taken at the end")
-def head_by_head(layers):
-    """Heads do not stay apart through W_O."""
-    heads = range(layers[0].shape[1])
-    return torch.stack([carried([w[:, h : h + 1] for w in layers]) for h in heads]).mean(0)
-
-
-@wrong("attention_rollout", "last layer is left out")
-def off_by_one(layers):
-    """range(len(layers) - 1)."""
-    return carried(layers[:-1]) if len(layers) > 1 else carried(layers)
-
-
-@wrong("attention_rollout", "the first layer is there twice")
-def first_layer_twice(layers):
-    """The product begins with it, and the loop does too."""
-    return carried([layers[0], *layers])
-
-
 @wrong("attention_rollout", "axes of length 1")
 def rollout_squeezed(layers):
     """squeeze(0), for a map that can be drawn."""
@@ -546,43 +324,6 @@ def importance_with_double_gates(loss_of, num_layers, num_heads):
     gates = torch.full((num_layers, num_heads), 1.0, dtype=torch.double).requires_grad_()
     loss = loss_of(gates)
     return torch.autograd.grad(loss, [gates])[0].detach().abs()
-
-
-def slope(loss_of, num_layers, num_heads, at=1.0):
-    gates = torch.full((num_layers, num_heads), at, requires_grad=True)
-    return torch.autograd.grad(loss_of(gates), gates)[0]
-
-
-@wrong("head_importance", "absolute value is missing")
-def signed(loss_of, num_layers, num_heads):
-    """The gradient itself."""
-    return slope(loss_of, num_layers, num_heads)
-
-
-@wrong("head_importance", "gates are 0")
-def at_zero(loss_of, num_layers, num_heads):
-    """zeros for ones."""
-    return slope(loss_of, num_layers, num_heads, 0.0).abs()
-
-
-@wrong("head_importance", "divided by their sum")
-def shares(loss_of, num_layers, num_heads):
-    """Shares look nicer in a figure."""
-    size = slope(loss_of, num_layers, num_heads).abs()
-    return size / size.sum()
-
-
-@wrong("head_importance", "divided by their length")
-def layer_norms(loss_of, num_layers, num_heads):
-    """The published code normalises by layer."""
-    size = slope(loss_of, num_layers, num_heads).abs()
-    return size / size.norm(dim=-1, keepdim=True)
-
-
-@wrong("head_importance", "squared")
-def squares(loss_of, num_layers, num_heads):
-    """Fisher information."""
-    return slope(loss_of, num_layers, num_heads) ** 2
 
 
 @wrong("head_importance", "one at a time")
@@ -619,12 +360,6 @@ def flat_gates(loss_of, num_layers, num_heads):
     """One long row of gates."""
     gates = torch.ones(num_layers * num_heads, requires_grad=True)
     return torch.autograd.grad(loss_of(gates), gates)[0].abs()
-
-
-@wrong("head_importance", "for each layer")
-def by_layer(loss_of, num_layers, num_heads):
-    """Summed over the heads."""
-    return slope(loss_of, num_layers, num_heads).abs().sum(-1)
 
 
 # ---- same_output
@@ -823,79 +558,12 @@ def step_with_numpy(attention, keep):
     return torch.from_numpy(step / step.sum(1, keepdims=True))
 
 
-@wrong("repaired_rollout_step", "each *column* is divided by the sum of a row")
-def without_keepdim(attention, keep):
-    """The published line."""
-    step = (filtered(attention, keep) + eye_like(attention)) / 2
-    return step / step.sum(-1)
-
-
 @wrong("repaired_rollout_step", "changed its argument")
 def in_place(attention, keep):
     """The other bug."""
     drop = attention.shape[-1] - keep
     attention.scatter_(-1, attention.topk(drop, -1, largest=False).indices, 0.0)
     step = (attention + eye_like(attention)) / 2
-    return step / step.sum(-1, keepdim=True)
-
-
-@wrong("repaired_rollout_step", "its own sum; it is the rows")
-def columns_normalised(attention, keep):
-    """dim=0."""
-    step = (filtered(attention, keep) + eye_like(attention)) / 2
-    return step / step.sum(0, keepdim=True)
-
-
-@wrong("repaired_rollout_step", "nothing is normalised")
-def not_normalised(attention, keep):
-    """'The line is redundant', says a comment under the issue; not once weights are dropped."""
-    return (filtered(attention, keep) + eye_like(attention)) / 2
-
-
-@wrong("repaired_rollout_step", "before the residual")
-def normalised_before(attention, keep):
-    """Rows first, residual afterwards."""
-    kept = filtered(attention, keep)
-    return (kept / kept.sum(-1, keepdim=True) + eye_like(attention)) / 2
-
-
-@wrong("repaired_rollout_step", "residual is missing")
-def step_without_residual(attention, keep):
-    """Filter and normalise."""
-    kept = filtered(attention, keep)
-    return kept / kept.sum(-1, keepdim=True)
-
-
-@wrong("repaired_rollout_step", "not filtered")
-def not_filtered(attention, keep):
-    """keep is ignored."""
-    return (attention + eye_like(attention)) / 2
-
-
-@wrong("repaired_rollout_step", "`keep` weights are dropped")
-def keep_dropped(attention, keep):
-    """topk(keep) smallest."""
-    kept = attention.scatter(-1, attention.topk(keep, -1, largest=False).indices, 0.0)
-    step = (kept + eye_like(attention)) / 2
-    return step / step.sum(-1, keepdim=True)
-
-
-@wrong("repaired_rollout_step", "*smallest* weights")
-def smallest_kept(attention, keep):
-    """largest=False forgotten."""
-    drop = attention.shape[-1] - keep
-    kept = attention.scatter(-1, attention.topk(drop, -1).indices, 0.0)
-    step = (kept + eye_like(attention)) / 2
-    return step / step.sum(-1, keepdim=True)
-
-
-@wrong("repaired_rollout_step", "of the whole map are kept")
-def over_the_whole_map(attention, keep):
-    """What the published program does: it drops a share of all weights."""
-    length = len(attention)
-    smallest = attention.flatten().topk(length * (length - keep), largest=False).indices
-    kept = attention.flatten().scatter(0, smallest, 0.0).view(length, length)
-    step = (kept + eye_like(attention)) / 2
     return step / step.sum(-1, keepdim=True)
 
 
@@ -913,15 +581,6 @@ def filtered_after_the_residual(attention, keep):
     return F.normalize(filtered(step, keep), p=1, dim=-1)
 
 
-@wrong("repaired_rollout_step", "everything is dropped where nothing is to be")
-def the_last_none_are_all(attention, keep):
-    """[-0:] is the whole row."""
-    drop = attention.shape[-1] - keep
-    smallest = attention.argsort(-1, descending=True)[:, -drop:]
-    kept = attention.scatter(-1, smallest, 0.0)
-    return F.normalize(kept + eye_like(kept), p=1, dim=-1)
-
-
 @right("same_output")
 def exactly_a_tenth(weights, value):
     w, v = weights.double(), value.double()
@@ -936,18 +595,6 @@ def rolled_out(mean, layers):
     for weights in layers:
         result = (mean(weights) + identity) / 2 @ result
     return result
-
-
-@wrong("attention_rollout", "the number of heads is written down")
-def divided_by_three_heads(layers):
-    """The 3 of the example, typed in."""
-    return rolled_out(lambda weights: weights.sum(1) / 3, layers)
-
-
-@wrong("attention_rollout", "the number of heads is written down")
-def the_first_three_heads(layers):
-    """Three heads have been seen."""
-    return rolled_out(lambda weights: weights[:, :3].mean(1), layers)
 
 
 @right("attention_rollout")

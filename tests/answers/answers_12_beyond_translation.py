@@ -146,134 +146,6 @@ def masked_mean(costs, real):
     return (costs * real).sum() / real.sum()
 
 
-def costs_of(logits, tokens):
-    return F.cross_entropy(logits.transpose(1, 2), tokens, reduction="none")
-
-
-@wrong("causal_lm_loss", "nothing is shifted")
-def not_shifted(logits, tokens, pad_id):
-    """No other loss needs a shift, and transformers shifts inside (issue 27517)."""
-    return F.cross_entropy(logits.flatten(0, 1), tokens.flatten(), ignore_index=pad_id)
-
-
-@wrong("causal_lm_loss", "shifted twice")
-def shifted_twice(logits, tokens, pad_id):
-    """transformers, pull request 47395: in the data, and in the loss."""
-    return F.cross_entropy(
-        logits[:, :-2].flatten(0, 1), tokens[:, 2:].flatten(), ignore_index=pad_id
-    )
-
-
-@wrong("causal_lm_loss", "the wrong way")
-def shifted_backwards(logits, tokens, pad_id):
-    """The two slices exchanged."""
-    return F.cross_entropy(
-        logits[:, 1:].flatten(0, 1), tokens[:, :-1].flatten(), ignore_index=pad_id
-    )
-
-
-@wrong("causal_lm_loss", "are rolled")
-def rolled(logits, tokens, pad_id):
-    """`roll` in place of a slice."""
-    return F.cross_entropy(logits.transpose(1, 2), tokens.roll(-1, 1), ignore_index=pad_id)
-
-
-@wrong("causal_lm_loss", "pads are counted as tokens")
-def pads_counted(logits, tokens, pad_id):
-    """`ignore_index` forgotten."""
-    return costs_of(logits[:, :-1], tokens[:, 1:]).mean()
-
-
-@wrong("causal_lm_loss", "counted in the number")
-def pads_in_the_divisor(logits, tokens, pad_id):
-    """Zeros averaged along."""
-    return (costs_of(logits[:, :-1], tokens[:, 1:]) * (tokens[:, 1:] != pad_id)).mean()
-
-
-@wrong("causal_lm_loss", "nobody's next")
-def divided_by_all_tokens(logits, tokens, pad_id):
-    """The count of the batch's tokens is at hand."""
-    costs = costs_of(logits[:, :-1], tokens[:, 1:]) * (tokens[:, 1:] != pad_id)
-    return costs.sum() / (tokens != pad_id).sum()
-
-
-@wrong("causal_lm_loss", "the one that comes must be")
-def mask_of_the_inputs(logits, tokens, pad_id):
-    """An attention mask cut at the wrong end."""
-    return masked_mean(costs_of(logits[:, :-1], tokens[:, 1:]), tokens[:, :-1] != pad_id)
-
-
-@wrong("causal_lm_loss", "rows are averaged first")
-def mean_of_row_means(logits, tokens, pad_id):
-    """A loop over sentences, each with its mean."""
-    costs, real = costs_of(logits[:, :-1], tokens[:, 1:]), tokens[:, 1:] != pad_id
-    return ((costs * real).sum(1) / real.sum(1)).mean()
-
-
-@wrong("causal_lm_loss", "the sum is returned")
-def summed(logits, tokens, pad_id):
-    """reduction='sum'."""
-    return F.cross_entropy(
-        logits[:, :-1].transpose(1, 2), tokens[:, 1:], ignore_index=pad_id, reduction="sum"
-    )
-
-
-@wrong("causal_lm_loss", "sign is missing")
-def no_minus(logits, tokens, pad_id):
-    """ln P."""
-    return -with_log_softmax(logits, tokens, pad_id)
-
-
-@wrong("causal_lm_loss", "in bits")
-def in_bits(logits, tokens, pad_id):
-    """The lesson's measure."""
-    return with_log_softmax(logits, tokens, pad_id) / math.log(2)
-
-
-@wrong("causal_lm_loss", "softmax is taken twice")
-def softmax_first(logits, tokens, pad_id):
-    """Probabilities into `cross_entropy`."""
-    return with_log_softmax(logits.softmax(-1), tokens, pad_id)
-
-
-@wrong("causal_lm_loss", "the last place of both is cut off")
-def both_cut_at_the_end(logits, tokens, pad_id):
-    """The lengths fit, so it runs."""
-    return F.cross_entropy(logits[:, :-1].mT, tokens[:, :-1], ignore_index=pad_id)
-
-
-@wrong("causal_lm_loss", "the first place of both is cut off")
-def both_cut_at_the_start(logits, tokens, pad_id):
-    """The same at the other end."""
-    return F.cross_entropy(logits[:, 1:].mT, tokens[:, 1:], ignore_index=pad_id)
-
-
-@wrong("causal_lm_loss", "softmax is missing")
-def nll_of_logits(logits, tokens, pad_id):
-    """`nll_loss` for `cross_entropy`."""
-    return F.nll_loss(logits[:, :-1].mT, tokens[:, 1:], ignore_index=pad_id)
-
-
-@wrong("causal_lm_loss", "labels are smoothed")
-def smoothed(logits, tokens, pad_id):
-    """Lesson 08's habit."""
-    return F.cross_entropy(
-        logits[:, :-1].mT, tokens[:, 1:], ignore_index=pad_id, label_smoothing=0.1
-    )
-
-
-@wrong("causal_lm_loss", "perplexity")
-def exponentiated(logits, tokens, pad_id):
-    """What papers print."""
-    return with_log_softmax(logits, tokens, pad_id).exp()
-
-
-@wrong("causal_lm_loss", "id 0 is left out")
-def pad_is_zero(logits, tokens, pad_id):
-    """The package's PAD, typed in."""
-    return with_log_softmax(logits, tokens, 0)
-
-
 @wrong("causal_lm_loss", "expected a tensor")
 def as_a_number(logits, tokens, pad_id):
     """`.item()` for printing."""
@@ -292,34 +164,6 @@ def with_a_weight(logits, tokens, pad_id):
     weight = torch.ones(logits.shape[-1], dtype=logits.dtype)
     weight[pad_id] = 0
     return F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:], weight)
-
-
-@wrong("causal_lm_loss", "joined before the shift")
-def joined_before_the_shift(logits, tokens, pad_id):
-    """All rows flattened first, then the shift: one slice for each."""
-    return F.cross_entropy(logits.flatten(0, 1)[:-1], tokens.flatten()[1:], ignore_index=pad_id)
-
-
-@wrong("causal_lm_loss", "tears them apart")
-def reshaped_for_cross_entropy(logits, tokens, pad_id):
-    """(B, V, L) is what `cross_entropy` asks for, and `reshape` gives that shape."""
-    says = logits[:, :-1]
-    says = says.reshape(len(says), says.shape[2], says.shape[1])
-    return F.cross_entropy(says, tokens[:, 1:], ignore_index=pad_id)
-
-
-@wrong("causal_lm_loss", "the words are dim=-1")
-def softmax_over_places(logits, tokens, pad_id):
-    """dim=1, as in (N, V)."""
-    says = logits[:, :-1].log_softmax(1)
-    return F.nll_loss(says.mT, tokens[:, 1:], ignore_index=pad_id)
-
-
-@wrong("causal_lm_loss", "a softmax that has rounded to 0", "use `log_softmax`")
-def log_of_softmax(logits, tokens, pad_id):
-    """The formula as it stands: P first, and then its logarithm."""
-    says = logits[:, :-1].softmax(-1).gather(-1, tokens[:, 1:, None])[..., 0]
-    return -says[tokens[:, 1:] != pad_id].log().mean()
 
 
 @wrong("causal_lm_loss", "exp of a large logit")
@@ -364,34 +208,6 @@ def row_by_row_without_its_pads(logits, tokens, pad_id):
         for row, text, n in zip(logits, tokens, lengths.tolist(), strict=True)
     )
     return total / (lengths - 1).sum()
-
-
-@wrong("causal_lm_loss", "all rows are cut", "pads can stand before them")
-def cut_to_the_longest(logits, tokens, pad_id):
-    """What is behind the longest row need not be computed."""
-    n = int((tokens != pad_id).sum(1).max())
-    return F.cross_entropy(logits[:, : n - 1].mT, tokens[:, 1:n], ignore_index=pad_id)
-
-
-@wrong("causal_lm_loss", "a token that follows a pad is left out")
-def both_must_be_real(logits, tokens, pad_id):
-    """The mask of the inputs and the mask of the targets, joined as in lesson 04."""
-    real = tokens != pad_id
-    return costs_of(logits[:, :-1], tokens[:, 1:])[real[:, 1:] & real[:, :-1]].mean()
-
-
-@wrong("causal_lm_loss", "only costs above 0 are averaged")
-def costs_above_0(logits, tokens, pad_id):
-    """`ignore_index` with reduction="none" leaves zeros, and they look like a mask."""
-    costs = F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:], ignore_index=pad_id, reduction="none")
-    return costs[costs > 0].mean()
-
-
-@wrong("causal_lm_loss", "only costs above 0 are averaged")
-def divided_by_costs_that_are_not_0(logits, tokens, pad_id):
-    """The same, counted."""
-    costs = F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:], ignore_index=pad_id, reduction="none")
-    return costs.sum() / costs.count_nonzero()
 
 
 @right("causal_lm_loss")
@@ -439,110 +255,8 @@ def the_block_alone(prefix_lengths, length):
     )
 
 
-def keys_in(prefix_lengths, length, more=0):
-    return (torch.arange(length) < prefix_lengths[:, None] + more)[:, None, None, :]
-
-
 def triangle(length, diagonal=0):
     return torch.ones(length, length, dtype=torch.bool).tril(diagonal)
-
-
-@wrong("prefix_mask", "turned round")
-def true_is_hidden(prefix_lengths, length):
-    """The convention of `nn.Transformer`."""
-    return ~filled_in(prefix_lengths, length)
-
-
-@wrong("prefix_mask", "rows and columns are exchanged")
-def columns_ask(prefix_lengths, length):
-    """Columns as queries."""
-    return filled_in(prefix_lengths, length).mT
-
-
-@wrong("prefix_mask", "the whole mask is causal")
-def causal_everywhere(prefix_lengths, length):
-    """A decoder's mask."""
-    return triangle(length).expand(len(prefix_lengths), 1, length, length).clone()
-
-
-@wrong("prefix_mask", "only the prefix is seen")
-def prefix_for_all(prefix_lengths, length):
-    """A padding mask."""
-    return keys_in(prefix_lengths, length).expand(-1, 1, length, length).clone()
-
-
-@wrong("prefix_mask", "lacks its diagonal")
-def nobody_sees_itself(prefix_lengths, length):
-    """tril(-1)."""
-    return keys_in(prefix_lengths, length) | triangle(length, -1)
-
-
-@wrong("prefix_mask", "points the other way")
-def triu(prefix_lengths, length):
-    """triu for tril."""
-    return keys_in(prefix_lengths, length) | triangle(length).mT
-
-
-@wrong("prefix_mask", "sees the whole text")
-def the_prefix_asks_everything(prefix_lengths, length):
-    """The axis of the queries."""
-    return keys_in(prefix_lengths, length).mT | triangle(length)
-
-
-@wrong("prefix_mask", "one token too long")
-def one_too_many(prefix_lengths, length):
-    """<= for <."""
-    return keys_in(prefix_lengths, length, 1) | triangle(length)
-
-
-@wrong("prefix_mask", "one token too short")
-def one_too_few(prefix_lengths, length):
-    """The end counted as outside."""
-    return keys_in(prefix_lengths, length, -1) | triangle(length)
-
-
-@wrong("prefix_mask", "one of both is enough")
-def both_conditions(prefix_lengths, length):
-    """& for |, as with padding and causal masks in lesson 04."""
-    return keys_in(prefix_lengths, length) & triangle(length)
-
-
-@wrong("prefix_mask", "do not see the prefix")
-def two_worlds(prefix_lengths, length):
-    """Source and target apart."""
-    key = keys_in(prefix_lengths, length)
-    return (key & key.mT) | (~key & ~key.mT & triangle(length))
-
-
-@wrong("prefix_mask", "prefix of the first")
-def the_first_row_for_all(prefix_lengths, length):
-    """One mask for the batch."""
-    return filled_in(prefix_lengths[:1].expand(len(prefix_lengths)), length)
-
-
-@wrong("prefix_mask", "longest prefix")
-def the_longest_for_all(prefix_lengths, length):
-    """`max` over the batch."""
-    return filled_in(prefix_lengths.max().expand(len(prefix_lengths)), length)
-
-
-@wrong("prefix_mask", "axis of the heads is missing")
-def no_axis_for_heads(prefix_lengths, length):
-    """(B, L, L)."""
-    return filled_in(prefix_lengths, length)[:, 0]
-
-
-@wrong("prefix_mask", "0 and −inf")
-def additive(prefix_lengths, length):
-    """A mask to be added."""
-    mask = filled_in(prefix_lengths, length)
-    return torch.zeros(mask.shape).masked_fill(~mask, -math.inf)
-
-
-@wrong("prefix_mask", "0 and −1e9")
-def large_and_negative(prefix_lengths, length):
-    """The mask of BERT's first programs."""
-    return torch.where(filled_in(prefix_lengths, length), 0.0, -1e9)
 
 
 @right("prefix_mask")
@@ -559,13 +273,6 @@ def of_the_last_row(prefix_lengths, length):
         mask = torch.ones(length, length, dtype=torch.bool).tril()
         mask[:, :prefix] = True
     return mask.expand(len(prefix_lengths), 1, length, length)
-
-
-@wrong("prefix_mask", "later places see nothing")
-def only_the_prefix(prefix_lengths, length):
-    """The square of the prefix, and nothing around it."""
-    key = keys_in(prefix_lengths, length)
-    return key & key.mT
 
 
 @wrong("prefix_mask", "the triangle's diagonal is moved up by the prefix")
@@ -889,75 +596,11 @@ def the_number_of_pictures_for_the_patch(images, patch):
     return F.unfold(images.double(), patch, stride=patch).mT.to(images.dtype)
 
 
-@wrong("patchify", "cuts the memory into pieces")
-def reshape_alone(images, patch):
-    """It runs, and the result has the right shape (TorchCode issue 21)."""
-    b, c, h, w = images.shape
-    split(images, patch)
-    return images.reshape(b, h // patch * (w // patch), c * patch * patch)
-
-
-@wrong("patchify", "channels come last")
-def channels_last(images, patch):
-    """The order of most vision Transformers in JAX and of `einops` examples."""
-    return joined(split(images, patch).permute(0, 2, 4, 3, 5, 1))
-
-
-@wrong("patchify", "column by column")
-def columns_first(images, patch):
-    """x before y."""
-    return joined(split(images, patch).permute(0, 4, 2, 1, 3, 5))
-
-
-@wrong("patchify", "inside a patch, the pixels")
-def pixels_turned(images, patch):
-    """The last two axes exchanged."""
-    return joined(split(images, patch).permute(0, 2, 4, 1, 5, 3))
-
-
-@wrong("patchify", "every p-th pixel")
-def strided(images, patch):
-    """Patch and grid exchanged when the axes are split."""
-    b, c, h, w = images.shape
-    split(images, patch)
-    x = images.reshape(b, c, patch, h // patch, patch, w // patch)
-    return joined(x.permute(0, 3, 5, 1, 2, 4))
-
-
-@wrong("patchify", "height and width are exchanged where the axes are split")
-def width_split_first(images, patch):
-    """x before y, where it runs and says nothing."""
-    b, c, h, w = images.shape
-    split(images, patch)
-    x = images.reshape(b, c, w // patch, patch, h // patch, patch)
-    return joined(x.permute(0, 2, 4, 1, 3, 5))
-
-
-@wrong("patchify", "channels stand before the grid")
-def channel_before_the_grid(images, patch):
-    """pytorch-vit issue 7."""
-    b, _, h, w = images.shape
-    x = split(images, patch).permute(0, 1, 2, 4, 3, 5)
-    return x.reshape(b, h // patch * (w // patch), -1)
-
-
 @wrong("patchify", "last two axes are exchanged")
 def unfold_as_it_comes(images, patch):
     """`F.unfold` gives columns."""
     split(images, patch)
     return F.unfold(images.double(), patch, stride=patch).to(images.dtype)
-
-
-@wrong("patchify", "not joined")
-def a_grid(images, patch):
-    """(B, rows, columns, numbers)."""
-    return split(images, patch).permute(0, 2, 4, 1, 3, 5).flatten(3)
-
-
-@wrong("patchify", "tokens of its own")
-def a_token_for_each_channel(images, patch):
-    """(B, C · patches, p · p)."""
-    return split(images, patch).permute(0, 1, 2, 4, 3, 5).flatten(4).flatten(1, 3)
 
 
 @wrong("patchify", "should raise ValueError")
@@ -1062,89 +705,11 @@ def pasted_with_numpy(patches, patch, channels, height, width):
     return torch.from_numpy(np.ascontiguousarray(x))
 
 
-def apart(patches, patch, channels, height, width):
-    return patches.reshape(-1, height // patch, width // patch, channels, patch, patch)
-
-
-@wrong("unpatchify", "tears the picture into stripes")
-def pasted_by_reshape(patches, patch, channels, height, width):
-    """reshape alone."""
-    return patches.reshape(-1, channels, height, width)
-
-
-@wrong("unpatchify", "not brought together")
-def grid_first(patches, patch, channels, height, width):
-    """The channel to the front, and nothing else."""
-    x = apart(patches, patch, channels, height, width).permute(0, 3, 1, 2, 4, 5)
-    return x.reshape(-1, channels, height, width)
-
-
-@wrong("unpatchify", "within are exchanged")
-def pasted_turned(patches, patch, channels, height, width):
-    """Six axes, and the last two exchanged: 5 before 4. A plain picture does not show it."""
-    x = apart(patches, patch, channels, height, width).permute(0, 3, 1, 5, 2, 4)
-    return x.reshape(-1, channels, height, width)
-
-
-@wrong("unpatchify", "channel is taken to come last")
-def pasted_channels_last(patches, patch, channels, height, width):
-    """minRF issue 6."""
-    x = patches.reshape(-1, height // patch, width // patch, patch, patch, channels)
-    return x.permute(0, 5, 1, 3, 2, 4).reshape(-1, channels, height, width)
-
-
-@wrong("unpatchify", "before the grid")
-def pasted_channels_first(patches, patch, channels, height, width):
-    """The inverse of pytorch-vit's bug."""
-    x = patches.reshape(-1, channels, height // patch, width // patch, patch, patch)
-    return x.permute(0, 1, 2, 4, 3, 5).reshape(-1, channels, height, width)
-
-
-@wrong("unpatchify", "ordered column by column")
-def pasted_by_columns(patches, patch, channels, height, width):
-    """The grid read downwards."""
-    x = patches.reshape(-1, width // patch, height // patch, channels, patch, patch)
-    return x.permute(0, 3, 2, 4, 1, 5).reshape(-1, channels, height, width)
-
-
-@wrong("unpatchify", "exchanged where the axes are split")
-def grid_split_the_other_way(patches, patch, channels, height, width):
-    """x before y in the first line alone."""
-    x = patches.reshape(-1, width // patch, height // patch, channels, patch, patch)
-    return x.permute(0, 3, 1, 4, 2, 5).reshape(-1, channels, height, width)
-
-
-@wrong("unpatchify", "exchanged in `permute`")
-def grid_exchanged_in_permute(patches, patch, channels, height, width):
-    """x before y in the second line alone."""
-    x = apart(patches, patch, channels, height, width).permute(0, 3, 2, 4, 1, 5)
-    return x.reshape(-1, channels, height, width)
-
-
-@wrong("unpatchify", "left at the end")
-def for_matplotlib(patches, patch, channels, height, width):
-    """As `imshow` wants it."""
-    return pasted_with_einsum(patches, patch, channels, height, width).permute(0, 2, 3, 1)
-
-
-@wrong("unpatchify", "height and width are exchanged")
-def lying_down(patches, patch, channels, height, width):
-    """(B, C, W, H)."""
-    return pasted_with_einsum(patches, patch, channels, height, width).mT
-
-
 @right("unpatchify")
 def pasted_by_index(patches, patch, channels, height, width):
     place = torch.arange(channels * height * width).view(1, channels, height, width)
     place = slice_by_slice(place, patch).flatten()
     return patches.flatten(1)[:, place.argsort()].view(-1, channels, height, width)
-
-
-@wrong("unpatchify", "permuted as in `patchify`")
-def the_same_permutation(patches, patch, channels, height, width):
-    """The line of Task 5, copied."""
-    x = apart(patches, patch, channels, height, width).permute(0, 2, 4, 1, 3, 5)
-    return x.reshape(-1, channels, height, width)
 
 
 @wrong("unpatchify", "axes of length 1")
@@ -1180,86 +745,10 @@ def repaired_by_moveaxis(images, patch):
     return x.reshape(len(images), -1, images.shape[1] * patch * patch)
 
 
-def unfolded(images, patch):
-    return images.unfold(2, patch, patch).unfold(3, patch, patch)
-
-
-@wrong("repaired_patches", "nothing has changed")
-def still_broken(images, patch):
-    """`reshape` for `contiguous().view`."""
-    return unfolded(images, patch).reshape(len(images), -1, images.shape[1] * patch * patch)
-
-
-@wrong("repaired_patches", "channels come last")
-def the_issue_s_first_idea(images, patch):
-    """The permutation that the issue proposes puts the channel last."""
-    b, c = images.shape[:2]
-    x = unfolded(images, patch).contiguous().view(b, c, -1, patch**2).permute(0, 2, 3, 1)
-    return x.contiguous().view(b, -1, c * patch**2)
-
-
-@wrong("repaired_patches", "column by column")
-def repaired_by_columns(images, patch):
-    """3 before 2."""
-    return unfolded(images, patch).permute(0, 3, 2, 1, 4, 5).flatten(3).flatten(1, 2)
-
-
-@wrong("repaired_patches", "inside a patch, the pixels")
-def repaired_turned(images, patch):
-    """The last two exchanged."""
-    return unfolded(images, patch).permute(0, 2, 3, 1, 5, 4).flatten(3).flatten(1, 2)
-
-
-@wrong("repaired_patches", "stands between row and column")
-def repaired_by_transpose(images, patch):
-    """The channel moved by one axis: it has to move by two."""
-    x = unfolded(images, patch).transpose(1, 2)
-    return x.reshape(len(images), -1, images.shape[1] * patch * patch)
-
-
-@wrong("repaired_patches", "not joined")
-def repaired_grid(images, patch):
-    """(B, rows, columns, numbers)."""
-    return unfolded(images, patch).permute(0, 2, 3, 1, 4, 5).flatten(3)
-
-
-@wrong("repaired_patches", "tokens of its own")
-def repaired_each_channel(images, patch):
-    """The channel goes into the wrong axis."""
-    return unfolded(images, patch).flatten(4).flatten(1, 3)
-
-
-@wrong("repaired_patches", "cuts the memory into pieces")
-def repaired_by_reshape(images, patch):
-    """Even shorter, and worse."""
-    b, c, h, w = images.shape
-    return images.reshape(b, h // patch * (w // patch), c * patch * patch)
-
-
-@wrong("repaired_patches", "every p-th pixel")
-def repaired_strided(images, patch):
-    """Patch and grid exchanged."""
-    b, c, h, w = images.shape
-    x = images.reshape(b, c, patch, h // patch, patch, w // patch)
-    return x.permute(0, 3, 5, 1, 2, 4).flatten(3).flatten(1, 2)
-
-
-@wrong("repaired_patches", "the channels of a patch are averaged")
-def repaired_grey(images, patch):
-    """One channel, as if the picture were grey."""
-    return joined(split(images.mean(1, keepdim=True), patch).permute(0, 2, 4, 1, 3, 5))
-
-
 @right("repaired_patches")
 def repaired_width_first(images, patch):
     x = images.unfold(3, patch, patch).unfold(2, patch, patch)  # the last two axes: width, height
     return x.permute(0, 2, 3, 1, 5, 4).flatten(3).flatten(1, 2)
-
-
-@wrong("repaired_patches", "does not exchange the last two axes")
-def repaired_by_unfold_and_reshape(images, patch):
-    """The shape of `F.unfold` put right by force."""
-    return unfold_and_reshape(images, patch)
 
 
 @wrong("causal_lm_loss", "IndexError")
@@ -1294,24 +783,6 @@ def prefix_row_by_row(prefix_lengths, length, open_columns):
 @right("prefix_mask")
 def prefix_by_a_slice(prefix_lengths, length):
     return prefix_row_by_row(prefix_lengths, length, lambda n: slice(n))
-
-
-@wrong("prefix_mask", "a prefix of 5 tokens, the whole text", "−0 is 0")
-def prefix_counted_from_the_end(prefix_lengths, length):
-    """mask[..., : n − length]: right, but for n = length."""
-    return prefix_row_by_row(prefix_lengths, length, lambda n: slice(n - length))
-
-
-@wrong("prefix_mask", "a prefix of 5 tokens, the whole text")
-def prefix_leaves_one_token(prefix_lengths, length):
-    """Something must be left to be written."""
-    return prefix_row_by_row(prefix_lengths, length, lambda n: slice(min(n, length - 1)))
-
-
-@wrong("prefix_mask", "a prefix of 0 tokens, an empty one")
-def no_prefix_is_all(prefix_lengths, length):
-    """`n or None`: 0 is taken for `not given`."""
-    return prefix_row_by_row(prefix_lengths, length, lambda n: slice(n or None))
 
 
 @wrong("prefix_mask", "All is right but an empty prefix")

@@ -152,71 +152,6 @@ class WithTheFunction(GivenNorm):
         return F.rms_norm(x, x.shape[-1:], self.gamma, self.eps)
 
 
-@wrong("RMSNorm", "that is LayerNorm")
-class MeanSubtracted(GivenNorm):
-    """Lesson 06 from habit."""
-
-    def forward(self, x):
-        centred = x - x.mean(-1, keepdim=True)
-        return self.gamma * centred / (centred.square().mean(-1, keepdim=True) + self.eps).sqrt()
-
-
-@wrong("RMSNorm", "ε is added to the root")
-class EpsilonOutside(GivenNorm):
-    """√ first, then ε."""
-
-    def forward(self, x):
-        return self.gamma * x / (x.square().mean(-1, keepdim=True).sqrt() + self.eps)
-
-
-@wrong("RMSNorm", "ε is missing")
-class WithoutEpsilon(GivenNorm):
-    """0/0 for a token of zeros."""
-
-    def forward(self, x):
-        return self.gamma * x / x.square().mean(-1, keepdim=True).sqrt()
-
-
-@wrong("RMSNorm", "the root is missing")
-class WithoutRoot(GivenNorm):
-    """Divided by the mean square."""
-
-    def forward(self, x):
-        return self.gamma * x / (x.square().mean(-1, keepdim=True) + self.eps)
-
-
-@wrong("RMSNorm", "the squares are added up")
-class SumOfSquares(GivenNorm):
-    """An L2 norm."""
-
-    def forward(self, x):
-        return self.gamma * x / (x.square().sum(-1, keepdim=True) + self.eps).sqrt()
-
-
-@wrong("RMSNorm", "the mean is squared")
-class SquareOfTheMean(GivenNorm):
-    """The order of mean and square exchanged."""
-
-    def forward(self, x):
-        return self.gamma * x / (x.mean(-1, keepdim=True) ** 2 + self.eps).sqrt()
-
-
-@wrong("RMSNorm", "γ is missing")
-class WithoutGamma(GivenNorm):
-    """γ is 1 at the start, so nobody notices."""
-
-    def forward(self, x):
-        return x / (x.square().mean(-1, keepdim=True) + self.eps).sqrt()
-
-
-@wrong("RMSNorm", "runs over the tokens")
-class OverTokens(GivenNorm):
-    """dim=1 from the habit of (B, d)."""
-
-    def forward(self, x):
-        return self.gamma * x / (x.square().mean(-2, keepdim=True) + self.eps).sqrt()
-
-
 @wrong("RMSNorm", "gets no gradient")
 class GammaCutOff(GivenNorm):
     """γ.data, as in code that copies weights."""
@@ -237,22 +172,6 @@ class WithAHelper(torch.nn.Module):
 
     def forward(self, x):
         return x / self.root(x) * self.gamma
-
-
-@wrong("RMSNorm", "divided by `x.std()`")
-class ByTheSpread(GivenNorm):
-    """Without the mean, what is left of LayerNorm is the spread."""
-
-    def forward(self, x):
-        return self.gamma * x / (x.std(-1, keepdim=True) + self.eps)
-
-
-@wrong("RMSNorm", "the root of `x.var()`")
-class ByTheVariance(GivenNorm):
-    """The same with `var`."""
-
-    def forward(self, x):
-        return self.gamma * x * (x.var(-1, keepdim=True) + self.eps).rsqrt()
 
 
 @wrong("RMSNorm", "eval mode", "numbers differ")
@@ -304,66 +223,6 @@ def with_numpy(x, w_gate, w_up, w_down):
     x, g, u, d = (each.numpy().astype(np.float64) for each in (x, w_gate, w_up, w_down))
     gate = x @ g
     return torch.from_numpy((gate / (1 + np.exp(-gate)) * (x @ u)) @ d)
-
-
-@wrong("swiglu", "gate and up are exchanged")
-def exchanged(x, w_gate, w_up, w_down):
-    """silu on the wrong branch."""
-    return ((x @ w_gate) * F.silu(x @ w_up)) @ w_down
-
-
-@wrong("swiglu", "σ alone")
-def plain_glu(x, w_gate, w_up, w_down):
-    """The first GLU."""
-    return ((x @ w_gate).sigmoid() * (x @ w_up)) @ w_down
-
-
-@wrong("swiglu", "GELU (GEGLU)")
-def with_gelu(x, w_gate, w_up, w_down):
-    """Another paper's."""
-    return (F.gelu(x @ w_gate) * (x @ w_up)) @ w_down
-
-
-@wrong("swiglu", "ReLU (ReGLU)")
-def with_relu(x, w_gate, w_up, w_down):
-    """Lesson 06 from habit."""
-    return ((x @ w_gate).relu() * (x @ w_up)) @ w_down
-
-
-@wrong("swiglu", "silu is missing")
-def bilinear(x, w_gate, w_up, w_down):
-    """No activation."""
-    return ((x @ w_gate) * (x @ w_up)) @ w_down
-
-
-@wrong("swiglu", "silu is taken of the product")
-def silu_of_the_product(x, w_gate, w_up, w_down):
-    """A bracket in the wrong place."""
-    return F.silu((x @ w_gate) * (x @ w_up)) @ w_down
-
-
-@wrong("swiglu", "both branches")
-def both_through_silu(x, w_gate, w_up, w_down):
-    """Symmetry looks right."""
-    return (F.silu(x @ w_gate) * F.silu(x @ w_up)) @ w_down
-
-
-@wrong("swiglu", "the branches are added")
-def added(x, w_gate, w_up, w_down):
-    """+ for ⊙."""
-    return (F.silu(x @ w_gate) + x @ w_up) @ w_down
-
-
-@wrong("swiglu", "w_up is not used")
-def no_gate_at_all(x, w_gate, w_up, w_down):
-    """A network of two matrices with silu."""
-    return F.silu(x @ w_gate) @ w_down
-
-
-@wrong("swiglu", "the residual belongs")
-def with_residual(x, w_gate, w_up, w_down):
-    """The layer's line, not the network's."""
-    return x + (F.silu(x @ w_gate) * (x @ w_up)) @ w_down
 
 
 @right("swiglu")
@@ -443,77 +302,6 @@ def spread(query, key, value):
     return [x.repeat_interleave(shared, 1) for x in (key, value)]
 
 
-@wrong("grouped_query_attention", "the groups are dealt round")
-def tiled(query, key, value, mask=None):
-    """`repeat` looks like the same thing."""
-    shared = query.shape[1] // key.shape[1]
-    return attend(query, *(x.repeat(1, shared, 1, 1) for x in (key, value)), mask)
-
-
-@wrong("grouped_query_attention", "the values are dealt round")
-def values_tiled(query, key, value, mask=None):
-    """One of the two mended."""
-    shared = query.shape[1] // key.shape[1]
-    key = key.repeat_interleave(shared, 1)
-    return attend(query, key, value.repeat(1, shared, 1, 1), mask)
-
-
-@wrong("grouped_query_attention", "all heads read group 0")
-def one_group_for_all(query, key, value, mask=None):
-    """Multi-query attention."""
-    return attend(query, key[:, :1], value[:, :1], mask)
-
-
-@wrong("grouped_query_attention", "mean of the groups")
-def mean_group(query, key, value, mask=None):
-    """As in turning a trained model into one of one group."""
-    return attend(query, key.mean(1, keepdim=True), value.mean(1, keepdim=True), mask)
-
-
-@wrong("grouped_query_attention", "not divided by √d")
-def unscaled(query, key, value, mask=None):
-    """The scale forgotten."""
-    return attend(query, *spread(query, key, value), mask, scale=1)
-
-
-@wrong("grouped_query_attention", "divided by d: take the root")
-def divided_by_d(query, key, value, mask=None):
-    """√ forgotten."""
-    return attend(query, *spread(query, key, value), mask, scale=query.shape[-1])
-
-
-@wrong("grouped_query_attention", "softmax runs over the queries")
-def over_queries(query, key, value, mask=None):
-    """dim=-2."""
-    return attend(query, *spread(query, key, value), mask, dim=-2)
-
-
-@wrong("grouped_query_attention", "softmax runs over the heads")
-def over_heads(query, key, value, mask=None):
-    """dim=1, from code for (B, L)."""
-    return attend(query, *spread(query, key, value), mask, dim=1)
-
-
-@wrong("grouped_query_attention", "the mask is not used")
-def mask_ignored(query, key, value, mask=None):
-    """The argument is there and nobody reads it."""
-    return attend(query, *spread(query, key, value), None)
-
-
-@wrong("grouped_query_attention", "the mask is turned round")
-def mask_turned(query, key, value, mask=None):
-    """PyTorch's other convention: True = forbidden."""
-    return attend(query, *spread(query, key, value), None if mask is None else ~mask)
-
-
-@wrong("grouped_query_attention", "as 0 and 1")
-def mask_added(query, key, value, mask=None):
-    """A boolean mask added as numbers."""
-    key, value = spread(query, key, value)
-    scores = query @ key.mT / math.sqrt(query.shape[-1])
-    return (scores if mask is None else scores + mask).softmax(-1) @ value
-
-
 @right("grouped_query_attention")
 def group_by_group(query, key, value, mask=None):
     groups = key.shape[1]
@@ -550,29 +338,10 @@ def minus_a_billion(query, key, value, mask=None):
     return filled(query, key, value, mask, -1e9)
 
 
-@wrong("grouped_query_attention", "such as −100 or −10,000", "fill in −inf")
-def minus_a_hundred(query, key, value, mask=None):
-    """e to the power of -100 is nothing, next to scores of usual size."""
-    return filled(query, key, value, mask, -100)
-
-
-@wrong("grouped_query_attention", "such as −100 or −10,000", "fill in −inf")
-def minus_ten_thousand(query, key, value, mask=None):
-    """It fits into float16, and BERT's first programs had it."""
-    return filled(query, key, value, mask, -1e4)
-
-
 def on_five_axes(query, key, value, hide):
     query = query.unflatten(1, (key.shape[1], -1))
     scores = torch.einsum("bgsqd,bgkd->bgsqk", query, key) / query.shape[-1] ** 0.5
     return torch.einsum("bgsqk,bgkd->bgsqd", hide(scores).softmax(-1), value).flatten(1, 2)
-
-
-@wrong("grouped_query_attention", "the scores have five axes")
-def mask_of_four_axes_on_five(query, key, value, mask=None):
-    """It runs if there are as many sentences as groups, or one."""
-    hide = (lambda s: s) if mask is None else (lambda s: s.masked_fill(~mask, -math.inf))
-    return on_five_axes(query, key, value, hide)
 
 
 @right("grouped_query_attention")
@@ -583,20 +352,6 @@ def five_axes_and_a_mask_of_four_after_all(query, key, value, mask=None):
         return flat.view_as(scores)
 
     return on_five_axes(query, key, value, hide)
-
-
-@wrong("grouped_query_attention", "a causal mask is put on")
-def causal_always(query, key, value, mask=None):
-    """The line of a decoder-only model, with its flag."""
-    return F.scaled_dot_product_attention(query, *spread(query, key, value), is_causal=True)
-
-
-@wrong("grouped_query_attention", "split into (H/G, G)")
-def queries_in_another_order(query, key, value, mask=None):
-    """The two factors of H exchanged."""
-    groups = key.shape[1]
-    query = query.unflatten(1, (-1, groups)).transpose(1, 2).flatten(1, 2)
-    return attend(query, *spread(query, key, value), mask)
 
 
 def attend_with(mask_the_scores, query, key, value, mask):
@@ -683,74 +438,11 @@ def token_by_token(x, router_weight):
     return torch.tensor(chosen), torch.stack(gates)
 
 
-@wrong("top1_route", "expert and gate are exchanged")
-def as_max_returns_them(x, router_weight):
-    """max gives values first."""
-    gate, expert = (x @ router_weight).softmax(-1).max(-1)
-    return gate, expert
-
-
 @wrong("top1_route", "the gate is 1", "`gate / gate.detach()`")
 def gate_of_one_that_learns(x, router_weight):
     """The lesson's control: the value 1 with a gradient."""
     expert, gate = with_gather(x, router_weight)
     return expert, gate / gate.detach()
-
-
-@wrong("top1_route", "always is with a softmax after the choice")
-def softmax_after_the_choice(x, router_weight):
-    """For top-2 the order is a published one; of one score it is a gate that is always 1."""
-    gate, expert = (x @ router_weight).topk(1, dim=-1)
-    return expert[:, 0], gate.softmax(-1)[:, 0]
-
-
-@wrong("top1_route", "the gate is the score")
-def gate_is_the_score(x, router_weight):
-    """The softmax forgotten."""
-    gate, expert = (x @ router_weight).max(-1)
-    return expert, gate
-
-
-@wrong("top1_route", "goes through σ")
-def gate_with_sigmoid(x, router_weight):
-    """Each expert by itself."""
-    gate, expert = (x @ router_weight).sigmoid().max(-1)
-    return expert, gate
-
-
-@wrong("top1_route", "runs over the tokens")
-def softmax_over_tokens(x, router_weight):
-    """dim=0."""
-    gate, expert = (x @ router_weight).softmax(0).max(-1)
-    return expert, gate
-
-
-@wrong("top1_route", "each *token* chooses")
-def experts_choose(x, router_weight):
-    """Expert-choice routing, another paper's."""
-    gate, token = (x @ router_weight).softmax(-1).max(0)
-    return token, gate
-
-
-@wrong("top1_route", "*least* probable")
-def least(x, router_weight):
-    """min."""
-    gate, expert = (x @ router_weight).softmax(-1).min(-1)
-    return expert, gate
-
-
-@wrong("top1_route", "gates of all experts")
-def all_gates(x, router_weight):
-    """The whole softmax."""
-    probabilities = (x @ router_weight).softmax(-1)
-    return probabilities.argmax(-1), probabilities
-
-
-@wrong("top1_route", "softmax is taken twice")
-def softmax_twice(x, router_weight):
-    """F.softmax of probabilities."""
-    gate, expert = (x @ router_weight).softmax(-1).softmax(-1).max(-1)
-    return expert, gate
 
 
 @wrong("top1_route", "cut off from the weights")
@@ -765,13 +457,6 @@ def sorted_in_double(x, router_weight):
     scores = torch.einsum("nd,de->ne", x.double(), router_weight.double())
     best = scores.softmax(-1).sort(-1, descending=True)
     return [best.indices[:, 0], best.values[:, 0]]
-
-
-@wrong("top1_route", "after the choice, and over the tokens")
-def softmax_of_the_chosen_scores(x, router_weight):
-    """The only axis that is left after the choice."""
-    score, expert = (x @ router_weight).max(-1)
-    return expert, score.softmax(-1)
 
 
 @wrong("top1_route", "exp of a large number")
@@ -829,95 +514,6 @@ def shares_as_a_list(probabilities, expert):
     N, E = probabilities.shape
     share = torch.tensor([(expert == e).sum().item() / N for e in range(E)])
     return E * (share @ probabilities.mean(0))
-
-
-@wrong("balance_loss", "E is missing")
-def without_e(probabilities, expert):
-    """The factor forgotten."""
-    return (shares(probabilities, expert) * probabilities.mean(0)).sum()
-
-
-@wrong("balance_loss", "counted, and not divided by N")
-def counted(probabilities, expert):
-    """`bincount` gives counts, and the formula says shares."""
-    E = probabilities.shape[-1]
-    count = F.one_hot(expert, E).to(probabilities.dtype).sum(0)
-    return E * (count * probabilities.mean(0)).sum()
-
-
-@wrong("balance_loss", "the mean over the experts is taken, and not the sum")
-def e_times_the_mean(probabilities, expert):
-    """The factor is there, and `mean` takes it away again."""
-    E = probabilities.shape[-1]
-    return E * (shares(probabilities, expert) * probabilities.mean(0)).mean()
-
-
-@wrong("balance_loss", "the probabilities are added up over the tokens")
-def probabilities_added_up(probabilities, expert):
-    """sum for mean."""
-    E = probabilities.shape[-1]
-    return E * (shares(probabilities, expert) * probabilities.sum(0)).sum()
-
-
-@wrong("balance_loss", "averaged over its own tokens alone")
-def mean_over_own_tokens(probabilities, expert):
-    """The mean probability of an expert read as that of the tokens that it got."""
-    went = F.one_hot(expert, probabilities.shape[-1]).to(probabilities.dtype)
-    mean = (went * probabilities).sum(0) / went.sum(0).clamp(min=1)
-    return probabilities.shape[-1] * (went.mean(0) * mean).sum()
-
-
-@wrong("balance_loss", "the share is taken twice")
-def without_probabilities(probabilities, expert):
-    """No gradient would come through."""
-    return probabilities.shape[-1] * shares(probabilities, expert).square().sum()
-
-
-@wrong("balance_loss", "the mean probability is taken twice")
-def without_shares(probabilities, expert):
-    """Soft shares."""
-    return probabilities.shape[-1] * probabilities.mean(0).square().sum()
-
-
-@wrong("balance_loss", "its own probability of its expert")
-def product_before_the_mean(probabilities, expert):
-    """Token by token."""
-    one_hot = F.one_hot(expert, probabilities.shape[-1])
-    return probabilities.shape[-1] * (one_hot * probabilities).sum(-1).mean()
-
-
-@wrong("balance_loss", "comes from the largest probability")
-def ignores_expert(probabilities, expert):
-    """The argument is computed again."""
-    return (
-        probabilities.shape[-1]
-        * (shares(probabilities, probabilities.argmax(-1)) * probabilities.mean(0)).sum()
-    )
-
-
-@wrong("balance_loss", "the mean over the experts is taken")
-def mean_for_sum(probabilities, expert):
-    """mean for E · sum."""
-    return (shares(probabilities, expert) * probabilities.mean(0)).mean()
-
-
-@wrong("balance_loss", "once is enough")
-def squared_number_of_experts(probabilities, expert):
-    """E twice."""
-    E = probabilities.shape[-1]
-    return E**2 * (shares(probabilities, expert) * probabilities.mean(0)).sum()
-
-
-@wrong("balance_loss", "not added up")
-def by_expert(probabilities, expert):
-    """The sum forgotten."""
-    return probabilities.shape[-1] * shares(probabilities, expert) * probabilities.mean(0)
-
-
-@wrong("balance_loss", "number of tokens")
-def times_tokens(probabilities, expert):
-    """len(probabilities) is N."""
-    return len(probabilities) * (shares(probabilities, expert) * probabilities.mean(0)).sum()
 
 
 @wrong("balance_loss", "No gradient hangs on the result")
@@ -1017,81 +613,12 @@ def own(losses, real, rank, size):
     return losses[rank::size][real[rank::size]].sum(), real[rank::size].sum()
 
 
-@wrong("repaired_shares", "the means are averaged")
-def mean_of_means(losses, real, size):
-    """Each process divides by what it has, and the library averages by itself."""
-    parts = [own(losses, real, rank, size) for rank in range(size)]
-    return torch.stack([loss / count.clamp(min=1) for loss, count in parts]) / size
-
-
-@wrong("repaired_shares", "mean over its own tokens: divide")
-def own_means(losses, real, size):
-    """Not even averaged."""
-    parts = [own(losses, real, rank, size) for rank in range(size)]
-    return torch.stack([loss / count.clamp(min=1) for loss, count in parts])
-
-
 @wrong("repaired_shares", "0/0")
 def means_with_nan(losses, real, size):
     """A process without tokens divides by nothing."""
     parts = [own(losses, real, rank, size) for rank in range(size)]
     whole = real.sum()
     return torch.stack([loss / count * (count / whole) for loss, count in parts])
-
-
-@wrong("repaired_shares", "reads the same sentences")
-def same_sentences(losses, real, size):
-    """The first fault left in."""
-    mine = slice(0, len(losses) // size)
-    share = losses[mine][real[mine]].sum() / real.sum()
-    return share.repeat(size)
-
-
-@wrong("repaired_shares", "handed out in blocks")
-def in_blocks(losses, real, size):
-    """tensor_split."""
-    clean = losses.masked_fill(~real, 0)
-    return torch.stack([part.sum() for part in clean.tensor_split(size)]) / real.sum()
-
-
-@wrong("repaired_shares", "nothing is divided")
-def only_summed(losses, real, size):
-    """The divisor forgotten."""
-    return torch.stack([own(losses, real, rank, size)[0] for rank in range(size)])
-
-
-@wrong("repaired_shares", "divided by the number of processes")
-def divided_twice(losses, real, size):
-    """As if they were averaged afterwards the other way."""
-    sums = torch.stack([own(losses, real, rank, size)[0] for rank in range(size)])
-    return sums / real.sum() / size
-
-
-@wrong("repaired_shares", "gradients that are averaged")
-def for_averaged_gradients(losses, real, size):
-    """What DistributedDataParallel wants."""
-    sums = torch.stack([own(losses, real, rank, size)[0] for rank in range(size)])
-    return sums * size / real.sum()
-
-
-@wrong("repaired_shares", "`losses > 0` does not tell them")
-def real_if_above_0(losses, real, size):
-    """Where padded losses are 0, as in the task's cell, it happens to be right."""
-    there = losses > 0
-    sums = [losses[rank::size][there[rank::size]].sum() for rank in range(size)]
-    return torch.stack(sums) / real.sum()
-
-
-@wrong("repaired_shares", "`losses > 0` is taken for `real`")
-def real_if_above_0_throughout(losses, real, size):
-    """The same, in the divisor too."""
-    return with_where(losses, losses > 0, size)
-
-
-@wrong("repaired_shares", "single tokens are dealt out, and not sentences.")
-def tokens_dealt_out(losses, real, size):
-    """The mask first: it leaves a row of tokens, and sentences are lost."""
-    return torch.stack([losses[real][rank::size].sum() for rank in range(size)]) / real.sum()
 
 
 @wrong("repaired_shares", "weighted by its sentences")
@@ -1102,24 +629,11 @@ def weighted_by_sentences(losses, real, size):
     return torch.stack([loss / count.clamp(min=1) for loss, count in parts]) * many / len(losses)
 
 
-@wrong("repaired_shares", "padding among them")
-def over_all_places(losses, real, size):
-    """numel for the count of real tokens."""
-    sums = torch.stack([own(losses, real, rank, size)[0] for rank in range(size)])
-    return sums / losses.numel()
-
-
 @wrong("repaired_shares", "do not multiply")
 def multiplied_by_the_mask(losses, real, size):
     """inf · 0 is NaN."""
     clean = losses * real
     return torch.stack([clean[rank::size].sum() for rank in range(size)]) / real.sum()
-
-
-@wrong("repaired_shares", "one number is returned")
-def already_added_up(losses, real, size):
-    """The sum over the processes."""
-    return losses[real].mean()
 
 
 @right("repaired_shares")
@@ -1129,21 +643,6 @@ def filled_rank_by_rank(losses, real, size):
         mine = range(rank, len(losses), size)
         result[rank] = losses[mine].masked_select(real[mine]).sum() / real.count_nonzero()
     return result
-
-
-@wrong("repaired_shares", "nothing has changed")
-def shares_as_they_were(losses, real, size):
-    """The program of the task."""
-    mine = slice(0, len(losses) // size)
-    mean = (losses[mine] * real[mine]).sum() / real[mine].sum()
-    return torch.stack([mean / size] * size)
-
-
-@wrong("repaired_shares", "each sentence is averaged first")
-def sentences_averaged_first(losses, real, size):
-    """A mean over the row, then over the rows."""
-    means = losses.masked_fill(~real, 0).sum(1) / real.sum(1)
-    return torch.stack([means[rank::size].sum() for rank in range(size)]) / len(losses)
 
 
 @wrong("repaired_shares", "pads may stand anywhere")

@@ -1,11 +1,16 @@
 """The catalogue of answers: wrong ones that a check must catch, right ones that it must accept.
 
+A mistake that shows in the value of one call stands among the `mistakes` of the checks, and
+`test_mistakes.py` hands it in from there. Here stand those whose form matters: a loop, another
+dtype, an input that is changed, state that is kept between calls, a message of its own.
+
 To add one, write it into the `answers_NN_name.py` of its lesson:
 
-    @wrong("stable_softmax", "`dim` is ignored")
-    def always_the_last_axis(x, dim):
-        '''Notes write softmax(x, dim=-1) everywhere, so it gets typed from habit.'''
-        return F.softmax(x, -1)
+    @wrong("stable_softmax", "changed its argument x")
+    def in_place_on_the_input(x, dim):
+        '''Saves memory, at the caller's cost.'''
+        x -= x.amax(dim, keepdim=True)
+        return x.exp() / x.exp().sum(dim, keepdim=True)
 
     @right("stable_softmax")
     def with_logsumexp(x, dim):
@@ -23,9 +28,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from transformer_lab.checking import course_folder, load_notebook
+from course.checking import course_folder, load_notebook
+from course.checking.progress import tasks_in
 
 HERE = Path(__file__).parent
+NAMES = [  # of all tasks, each with its lesson
+    (path.stem, name)
+    for path in sorted((course_folder() / "solutions").glob("[0-9][0-9]_*.ipynb"))
+    for task in tasks_in(path)
+    for name in task.names
+]
 
 
 @dataclass(frozen=True)

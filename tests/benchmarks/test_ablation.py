@@ -5,13 +5,13 @@ import json
 import pytest
 import torch
 
-from benchmarks.lessons import ablation
+from benchmarks.lessons import l06_ablation as ablation
 from transformer_lab import ModelConfig, Transformer
 
 
 def test_the_ablation_runs_and_writes_what_it_measured(tmp_path):
     ablation.main(["--smoke", "--output", str(tmp_path)])
-    result = json.loads((tmp_path / "ablation.json").read_text())
+    result = json.loads((tmp_path / "l06_ablation.json").read_text())
     assert result["smoke"] and {"hardware", "versions", "commit", "seeds"} <= set(result)
     assert len(result["rows"]) == len(ablation.PARTS) + len(ablation.NORMS)
     for row in result["rows"]:

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from benchmarks.lessons import beams
+from benchmarks.lessons import l09_beams as beams
 from transformer_lab import load_run
 from transformer_lab.config import BOS, EOS, PAD
 

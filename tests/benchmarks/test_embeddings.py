@@ -2,14 +2,14 @@
 
 import json
 
-from benchmarks.lessons import embeddings
+from benchmarks.lessons import l07_embeddings as embeddings
 
 BOTH = {"1.7 and 1.7", "1 and 0.125", "64 and 8", "8 and 0.125"}
 
 
 def test_the_embeddings_are_measured_and_written(tmp_path, capsys):
     embeddings.main(["--smoke", "--output", str(tmp_path)])
-    result = json.loads((tmp_path / "embeddings.json").read_text())
+    result = json.loads((tmp_path / "l07_embeddings.json").read_text())
     assert result["smoke"] and {"hardware", "versions", "commit"} <= set(result)
     found = {(row["experiment"], row["name"]) for row in result["rows"]}
     factors = {(kind, str(f)) for kind in ("learnt", "frozen") for f in embeddings.FACTORS}

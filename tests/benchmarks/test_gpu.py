@@ -30,8 +30,8 @@ from transformer_lab import (
     train_step,
 )
 from transformer_lab.config import BOS, EOS, PAD
-from transformer_lab.model import parameters_of
 from transformer_lab.runs import find_preset
+from transformer_lab.saving import parameters_of
 from transformer_lab.support.files import read_json
 from transformer_lab.training.fused_loss import losses_and_gradient
 from transformer_lab.training.optimizer import make_optimizer

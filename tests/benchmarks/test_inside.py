@@ -5,7 +5,8 @@ import json
 import pytest
 import torch
 
-from benchmarks.lessons import date_models, inside
+from benchmarks.lessons import l11_date_models as date_models
+from benchmarks.lessons import l11_inside as inside
 from transformer_lab import date_pairs, load_run
 from transformer_lab.runs import PRETRAINED
 from transformer_lab.support.files import read_json
@@ -94,7 +95,7 @@ def test_another_seed_that_is_the_same_model_explains_as_well_as_the_own_one(rea
 def test_it_runs_and_writes_what_it_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(inside, "translated", lambda sizes: iter(()))  # needs the captions
     inside.main(["--smoke", "--output", str(tmp_path)])
-    result = json.loads((tmp_path / "inside.json").read_text())
+    result = json.loads((tmp_path / "l11_inside.json").read_text())
     kinds = [row["experiment"] for row in result["rows"]]
     assert result["smoke"] and kinds == ["explanations", "pruning"]
     ways = result["rows"][0]["ways"]

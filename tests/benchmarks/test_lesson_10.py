@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.lessons import captions, optimism
-from transformer_lab.notebook import stored_result
+from benchmarks.lessons import l10_captions as captions
+from benchmarks.lessons import l10_optimism as optimism
+from course.figures.notebook import stored_result
 from transformer_lab.support.files import write_json
 
 PAIRS = [([4 + i % 5, 9, 2], [10 + i % 5, 2]) for i in range(60)]
@@ -82,6 +83,23 @@ def test_a_result_that_is_not_there_is_said_to_be_missing(tmp_path, capsys):
     assert stored_result("some.json", "python -m some", tmp_path) is None
     shown = capsys.readouterr().out
     assert "some.json is not there yet; python -m some makes it" in shown
+
+
+@pytest.mark.parametrize("folder", ["notebooks", "notebooks/evidence", "work/mine/deeper"])
+def test_a_result_is_found_from_wherever_in_the_course_the_notebook_lies(
+    folder, tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "benchmarks/results").mkdir(parents=True)
+    write_json(tmp_path / "benchmarks/results/some.json", {"rows": [1]})
+    (tmp_path / folder).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / folder)
+    assert stored_result("some.json")["rows"] == [1]
+    assert capsys.readouterr().out.startswith("[benchmarks/results/some.json")
+
+
+def test_outside_of_a_course_the_results_beside_the_package_are_read(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert stored_result("dates.json")["rows"]
 
 
 def test_a_damaged_result_is_an_error(tmp_path):

@@ -5,7 +5,9 @@ import json
 import pytest
 import torch
 
-from benchmarks.lessons import language, one_text, pictures
+from benchmarks.lessons import l12_language as language
+from benchmarks.lessons import l12_one_text as one_text
+from benchmarks.lessons import l12_pictures as pictures
 from benchmarks.lessons.lesson_code import lesson_code
 from transformer_lab import PAD, Batch, date_pairs, train_tokenizer
 from transformer_lab.data import scenes

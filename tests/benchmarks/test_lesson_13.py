@@ -1,12 +1,17 @@
 """What lesson 13 measures for longer: comparisons are fair, and stopped scripts go on."""
 
 import json
+from functools import partial
 
 import pytest
 import torch
 
-from benchmarks.lessons import distance, experts, law, newer, split
-from benchmarks.lessons.resumed import measure_rows
+from benchmarks.lessons import l13_newer as newer
+from benchmarks.lessons import l14_experts as experts
+from benchmarks.lessons import l14_law as law
+from benchmarks.lessons import l14_split as split
+from benchmarks.lessons import l15_distance as distance
+from benchmarks.lessons.rows import measure_rows
 
 
 def test_a_script_goes_on_where_it_was_stopped(tmp_path):
@@ -29,6 +34,29 @@ def test_a_script_goes_on_where_it_was_stopped(tmp_path):
     assert done == [0, 1, "again", 2, 3]
     rows = json.loads((tmp_path / "some.json").read_text())["rows"]
     assert [row["square"] for row in rows] == [0, 1, 4, 9]
+
+
+def test_a_setting_may_have_several_rows_and_what_is_not_planned_any_more_goes(tmp_path, capsys):
+    measured = []
+
+    def measure(name):
+        measured.append(name)
+        stored = json.loads(path.read_text())["rows"]
+        assert [row for row in stored if row["name"] == "kept"] == [kept]  # until its turn comes
+        return [{"seed": 0}, {"seed": 1}]
+
+    def plan(smoke):
+        return (({"name": name}, partial(measure, name)) for name in ("new", "kept"))
+
+    path, kept = tmp_path / "some.json", {"name": "kept", "seed": 0}
+    path.write_text(json.dumps({"rows": [{"name": "old"}, kept]}))
+    options = {"notes": lambda smoke: {"sizes": 3}, "table": len}
+    for _ in range(2):
+        measure_rows("some", "about", ["--output", str(tmp_path)], plan, **options)
+    result = json.loads(path.read_text())
+    assert measured == ["new"] and result["sizes"] == 3
+    assert result["rows"] == [{"name": "new", "seed": 0}, {"name": "new", "seed": 1}, kept]
+    assert capsys.readouterr().out.count("wrote") == 2  # the new rows, without the old one
 
 
 @pytest.mark.parametrize("script", [distance, newer, experts, law])

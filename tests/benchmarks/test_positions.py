@@ -2,20 +2,25 @@
 
 import json
 
-from benchmarks.lessons import positions
+from benchmarks.lessons import l05_positions as positions
 
 
 def test_the_positions_are_measured_and_written(tmp_path, capsys):
     positions.main(["--smoke", "--output", str(tmp_path)])
-    result = json.loads((tmp_path / "positions.json").read_text())
+    result = json.loads((tmp_path / "l05_positions.json").read_text())
     assert result["smoke"] and {"hardware", "versions", "commit"} <= set(result)
-    kinds = {(row["experiment"], row["kind"]) for row in result["rows"]}
-    assert kinds == {("dates", kind) for kind in positions.DATES} | {
-        (task, kind)
-        for task in ("letters", "first_letter", "full_length", "random_start")
-        for kind in (positions.LETTERS if "letter" in task else positions.ADDED)
+    kinds = {(row["experiment"], row.get("question"), row["kind"]) for row in result["rows"]}
+    assert kinds == {("dates", None, kind) for kind in positions.DATES} | {
+        (name, question, kind)
+        for name, (_, kinds, questions, *_) in positions.GAMES.items()
+        for question in questions
+        for kind in kinds
     }
     for row in result["rows"]:
         scores = [row[name] for name in positions.SCORES if name in row]
-        assert len(scores) in (1, 4) and all(0 <= score <= 1 for score in scores)
-    assert "| letters | rotary | beyond |" in capsys.readouterr().out
+        assert len(scores) == (1 if row["experiment"] == "dates" else 4)
+        assert all(0 <= score <= 1 for score in scores)
+        assert ("table_steps" in row) == (
+            (row["experiment"], row["kind"]) == ("dates", "learned table")
+        )
+    assert "| game who bit me? | rotary | beyond |" in capsys.readouterr().out

@@ -16,9 +16,9 @@ def test_a_preset_is_scored_with_intervals_beside_what_was_tried(captions, tmp_p
     monkeypatch.setitem(quality.SEEDS, "multi30k-tok", (0, 1))
     asked, translate = [], runs.Run.translate
 
-    def recorded(self, texts, *, alpha=None, **others):
-        asked.append((alpha, texts))
-        return translate(self, texts, alpha=alpha, **others)
+    def recorded(self, texts, *, length_penalty=None, **others):
+        asked.append((length_penalty, texts))
+        return translate(self, texts, length_penalty=length_penalty, **others)
 
     monkeypatch.setattr(runs.Run, "translate", recorded)
     monkeypatch.setitem(quality.SEEDS, "multi30k-tok-adam", (0,))
@@ -35,7 +35,9 @@ def test_a_preset_is_scored_with_intervals_beside_what_was_tried(captions, tmp_p
     assert found["published"]["test2016"] == 41.02
     assert {"the published shape", "R-Drop"} <= {row.get("way") for row in found["tried"]}
     assert any("run" in row for row in found["tried"])
-    penalties = [alpha for alpha, texts in asked if len(texts) == len(splits["test2016"])]
+    penalties = [
+        length_penalty for length_penalty, texts in asked if len(texts) == len(splits["test2016"])
+    ]
     assert penalties.count(0.6) == 3 and penalties.count(None) >= 3  # each seed, in both ways
     for row in found["rows"]:
         assert set(row["scores_paper_alpha"]) == set(row["scores"]) == {"test2016"}

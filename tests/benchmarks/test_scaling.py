@@ -2,14 +2,14 @@
 
 import json
 
-from benchmarks.lessons import scaling
+from benchmarks.lessons import l02_scaling as scaling
 
 
 def test_the_race_is_run_and_written(tmp_path, capsys):
     scaling.main(["--smoke", "--output", str(tmp_path)])
-    result = json.loads((tmp_path / "scaling.json").read_text())
+    result = json.loads((tmp_path / "l02_scaling.json").read_text())
     assert result["smoke"] and {"hardware", "versions", "commit"} <= set(result)
-    assert {row["runner"] for row in result["rows"]} == set(scaling.RUNNERS)
+    assert {row["runner"] for row in result["rows"]} == {*scaling.RUNNERS, scaling.LONGER}
     assert all(row["steps"] is None and 0 <= row["right"] <= 1 for row in result["rows"])
     assert "| additive | 4 |" in capsys.readouterr().out
 

@@ -29,8 +29,7 @@ FLAGS = (
     "--disable-sync",
     "--no-first-run",
 )
-SETTINGS = {  # nothing may pop up, and every cell is in the page, also those out of sight
-    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+SETTINGS = {  # every cell is in the page, also those out of sight
     "notebook-extension/tracker": {"windowingMode": "none"},
 }
 PATIENCE = 60  # seconds for one step; a shared machine can be slow
@@ -59,6 +58,16 @@ def chromium():
         browser.close()
 
 
+@pytest.fixture(scope="session")
+def made(tmp_path_factory):
+    """The folder of what is made for teaching: slides, worksheets, the model in the page."""
+    from teaching import make  # it takes seconds, and the tests of JupyterLab need none of it
+
+    folder = tmp_path_factory.mktemp("teaching")
+    make.write(make.made(), folder)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def lab(chromium, tmp_path_factory):
     """A running JupyterLab: its folder, address and token."""
@@ -73,7 +82,8 @@ def lab(chromium, tmp_path_factory):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     token = secrets.token_hex()
-    own = {  # in the place of the settings of whoever runs the tests
+    own = {  # the course's look, and nothing of whoever runs the tests
+        "JUPYTER_CONFIG_PATH": ROOT / "course" / "jupyter",
         "JUPYTERLAB_SETTINGS_DIR": home / "settings",
         "JUPYTERLAB_WORKSPACES_DIR": home / "workspaces",
         "JUPYTER_CONFIG_DIR": home / "config",
@@ -95,7 +105,12 @@ def lab(chromium, tmp_path_factory):
         )
     try:
         wait_for_port(port, process, home / "log.txt")
-        yield {"folder": home / "course", "address": f"http://127.0.0.1:{port}", "token": token}
+        yield {
+            "folder": home / "course",
+            "settings": home / "settings" / "@jupyterlab",
+            "address": f"http://127.0.0.1:{port}",
+            "token": token,
+        }
     finally:
         process.terminate()  # the server shuts its kernels down, and then itself
         try:
@@ -121,7 +136,7 @@ def open_notebook(chromium, lab, request):
     Each test has a copy of its own, and so a new kernel. A screenshot of the last state is kept
     whether the test passes or not.
     """
-    name = request.node.name
+    name = re.sub(r"\W+", "_", request.node.name).strip("_")  # it stands in an address
     for folder in ("notebooks", "exercises", "benchmarks/results"):
         unwanted = shutil.ignore_patterns(".ipynb_checkpoints")
         shutil.copytree(ROOT / folder, lab["folder"] / name / folder, ignore=unwanted)
@@ -129,13 +144,18 @@ def open_notebook(chromium, lab, request):
     context.set_default_timeout(1000 * PATIENCE)
     page = context.new_page()
 
-    def open_notebook(path, changes=None):
-        """With `changes`, {piece of source: another}, each cell is open and can be run."""
+    def open_notebook(path, changes=None, copy=None):
+        """With `changes`, {piece of source: another}, each cell is open and can be run.
+
+        `copy(file)` returns the file that is opened in the place of `path`.
+        """
         file = lab["folder"] / name / path
         if changes is not None:
             change(file, changes)
-        workspace = f"{name}-{Path(path).stem}"  # else the notebook opened before comes back too
-        place = f"/lab/workspaces/{workspace}/tree/{name}/{path}"
+        if copy is not None:
+            file = copy(file)
+        workspace = f"{name}-{file.stem}"  # else the notebook opened before comes back too
+        place = f"/lab/workspaces/{workspace}/tree/{file.relative_to(lab['folder']).as_posix()}"
         page.goto(f"{lab['address']}{place}?token={lab['token']}")
         return Notebook(page, file)
 
@@ -143,6 +163,107 @@ def open_notebook(chromium, lab, request):
     screenshot(page, f"end_of_{name}")
     context.close()
     stop_kernels(lab)
+
+
+# Where the arrow ends and its grip is; the middle of the star; the dots of the values.
+DRAWN = """(app) => {
+    const [left, right] = app.querySelectorAll("svg");
+    const grip = left.querySelector(".handle .fill");
+    const star = [...right.querySelector(".star").points];
+    const middle = (circle) => [circle.cx.baseVal.value, circle.cy.baseVal.value];
+    const mean = (axis) => star.reduce((sum, point) => sum + point[axis] / star.length, 0);
+    const end = left.querySelector("polygon.query").points[3];
+    return [[[end.x, end.y], middle(grip)], [mean("x"), mean("y")],
+        [...right.querySelectorAll("circle.value")].map(middle)];
+}"""
+
+
+class Query:
+    """The explorable of lesson 02, wherever it stands on a page."""
+
+    def __init__(self, page):
+        self.page = page
+        self.app = page.locator("[data-explorable=query] .app")
+        self.tip = self.app.get_by_role("slider", name="query: what")
+
+    def grip(self):
+        """The middle of the arrow's tip on the screen."""
+        self.tip.scroll_into_view_if_needed()
+        box = self.tip.locator(".fill").bounding_box()
+        return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+    def unit(self):
+        """How many pixels of the screen are 1."""
+        return self.app.locator("svg").first.bounding_box()["width"] / 6
+
+    def drag(self, dx, dy):
+        """Drag the tip with the mouse, so far to the right and up in units of the plane."""
+        (x, y), unit = self.grip(), self.unit()
+        self.page.mouse.move(x + 3, y - 3)
+        self.page.mouse.down()
+        self.page.mouse.move(x + 3 + dx * unit, y - 3 - dy * unit, steps=4)
+        self.page.mouse.up()
+
+    def touch(self, dx, dy):
+        """The same with a finger."""
+        (x, y), unit = self.grip(), self.unit()
+        session = self.page.context.new_cdp_session(self.page)
+        for kind, share in (("Start", 0), ("Move", 0.5), ("Move", 1), ("End", None)):
+            points = (
+                [] if share is None else [{"x": x + share * dx * unit, "y": y - share * dy * unit}]
+            )
+            session.send(
+                "Input.dispatchTouchEvent", {"type": f"touch{kind}", "touchPoints": points}
+            )
+
+    def asked(self):
+        return [
+            number(text.split()[1]) for text in self.tip.get_attribute("aria-valuetext").split(",")
+        ]
+
+    def table(self):
+        """What each word has: its score and its weight, and its bar as a share of a whole one."""
+        rows = self.app.locator("tbody tr").all()
+        cells = [row.locator("td").all() for row in rows]
+        bars = [
+            cell[2].locator("div").evaluate("(it) => parseFloat(it.style.width)") for cell in cells
+        ]
+        scores, weights = ([number(cell[i].inner_text()) for cell in cells] for i in (0, 1))
+        return scores, weights, [bar / 100 for bar in bars]
+
+    def check(self, temperature=1.0, keys=None, values=None):
+        """Compare all that is shown with PyTorch, to half a unit of its last digit."""
+        import torch
+
+        from course.explorables.query import numbers
+
+        lesson = numbers()
+        keys, values, asked = (
+            torch.tensor(each)
+            for each in (keys or lesson["keys"], values or lesson["values"], self.asked())
+        )
+        expected = (keys @ asked) / temperature
+        weights = expected.softmax(dim=0)
+        scores, shown, bars = self.table()
+        for came, truth in ((scores, expected), (shown, weights)):
+            torch.testing.assert_close(torch.tensor(came), truth, atol=0.00501, rtol=0)
+        torch.testing.assert_close(torch.tensor(bars), weights, atol=1e-4, rtol=0)
+        tip, star, dots = self.app.evaluate(DRAWN)
+        assert tip[0] == pytest.approx(tip[1], abs=0.01)  # the arrow ends where it is dragged
+        came, dots = torch.tensor(star), torch.tensor(dots)
+        torch.testing.assert_close(came, weights @ dots, atol=0.1, rtol=0)  # pixels
+        output = self.app.locator(".said").inner_text().rpartition("[")[2].rstrip("].").split(", ")
+        came = torch.tensor([number(entry) for entry in output])
+        torch.testing.assert_close(came, weights @ values, atol=0.00501, rtol=0)
+
+
+def number(text):
+    return float(text.replace("−", "-").strip("[](),°"))
+
+
+@pytest.fixture
+def query_on():
+    return Query
 
 
 def change(file, changes):
@@ -326,6 +447,11 @@ class Notebook:
         except AssertionError as error:
             lines = str(error).partition("Aria snapshot")[0].splitlines()
         pytest.fail("\n".join(line[:200] for line in lines))  # a picture is one long line
+
+    def choose_theme(self, name):
+        """Choose "JupyterLab Dark", or another, in the menu Settings."""
+        self._choose("Settings", "Theme")
+        self.page.locator(".lm-Menu-itemLabel").filter(has_text=re.compile(f"^{name}$")).click()
 
     def _choose(self, menu, entry):
         for kind, label in (("MenuBar", menu), ("Menu", entry)):

@@ -4,6 +4,7 @@ The pages are opened from their folder, without a server, as a reader does who h
 """
 
 import json
+import os
 import re
 import threading
 from functools import cache, partial
@@ -14,16 +15,15 @@ import numpy as np
 import pytest
 import torch
 
-from teaching.page.make import copy_pages, load_script, read_script
+from teaching import make as teaching
+from teaching.page.make import WEIGHTS, load_script, pages, read_script
 from transformer_lab.config import PAD
 from transformer_lab.data import date_pairs, pad
 from transformer_lab.decoding import greedy_decode
-from transformer_lab.model import attention_maps
+from transformer_lab.maps import attention_maps
 
 pytestmark = [pytest.mark.book, pytest.mark.timeout(300)]
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGES = ROOT / "teaching" / "page"
 BOTH = pytest.mark.parametrize("name", ["dates", "head"])
 SCHEMES = pytest.mark.parametrize("scheme", ["light", "dark"])
 
@@ -36,12 +36,18 @@ READ_AND_WRITE = """(pairs) => JSON.stringify(pairs.map(([text, target]) => {
 }))"""
 
 
+@pytest.fixture(scope="module")
+def folder(made):
+    """The folder of the pages."""
+    return made / WEIGHTS.parent
+
+
 @pytest.fixture
-def visit(chromium):
+def visit(chromium, folder):
     """Open a page in a new window: `visit("dates", …)`; it must ask nobody, and raise no error."""
     contexts, wrong = [], []
 
-    def visit(name, *, folder=PAGES, address="", **options):
+    def visit(name, *, address="", **options):
         address = address or folder.as_uri()
         context = chromium.new_context(**({"viewport": {"width": 1100, "height": 1000}} | options))
         contexts.append(context)
@@ -60,8 +66,13 @@ def visit(chromium):
 
 
 @cache
+def in_page():
+    return read_script(pages()[WEIGHTS])
+
+
+@cache
 def in_pytorch():
-    return load_script(read_script())
+    return load_script(in_page())
 
 
 def answer(page):
@@ -96,7 +107,7 @@ def test_logits_and_weights_are_those_of_pytorch_on_200_dates(visit):
 
 
 def test_the_stored_model_gets_its_dates_right():
-    content, (model, tokenizer) = read_script(), in_pytorch()
+    content, (model, tokenizer) = in_page(), in_pytorch()
     pairs = date_pairs(500, seed=6, split="test")
     written = greedy_decode(model, pad(tokenizer.encode_batch([text for text, _ in pairs])))
     right = np.mean(
@@ -146,9 +157,8 @@ def test_the_first_answer_is_there_within_a_second(visit):
     assert min(seconds) <= 1
 
 
-def test_the_files_are_small():
-    files = [path for path in PAGES.iterdir() if path.suffix in (".html", ".js", ".css", ".png")]
-    assert sum(path.stat().st_size for path in files) <= 1_500_000
+def test_the_files_are_small(folder):
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= 1_500_000
 
 
 def test_by_keyboard_alone_a_date_is_typed_and_every_step_layer_and_head_is_reached(visit):
@@ -231,7 +241,7 @@ def test_what_cannot_be_read_is_refused_in_a_sentence(visit, text, words):
 
 def lesson_02():
     """Queries, keys and values of "I love cats", from the lesson's own cell."""
-    notebook = ROOT / "notebooks" / "02_scaled_dot_product_attention.ipynb"
+    notebook = teaching.ROOT / "notebooks/evidence" / "02_scaled_dot_product_attention.ipynb"
     cells = ["".join(cell["source"]) for cell in json.loads(notebook.read_text("utf-8"))["cells"]]
     (code,) = [cell for cell in cells if "W_Q = torch.tensor" in cell]
     names = {"torch": torch}
@@ -350,8 +360,8 @@ def contrast(one, other):
 
 
 @BOTH
-def test_it_works_as_well_from_a_server(visit, name):
-    serve = partial(SimpleHTTPRequestHandler, directory=PAGES)
+def test_it_works_as_well_from_a_server(visit, folder, name):
+    serve = partial(SimpleHTTPRequestHandler, directory=folder)
     with ThreadingHTTPServer(("127.0.0.1", 0), serve) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         page = visit(name, address=f"http://127.0.0.1:{server.server_port}")
@@ -360,14 +370,17 @@ def test_it_works_as_well_from_a_server(visit, name):
 
 
 @BOTH
-def test_every_link_leads_to_a_file(name):
-    for link in re.findall(r'(?:href|src)="([^"#]+)"', (PAGES / f"{name}.html").read_text()):
-        assert link == "data:," or (PAGES / link).exists(), link
+def test_every_link_leads_to_a_file(folder, name):
+    place = teaching.BUILD / WEIGHTS.parent  # where they stand when `make teaching` has made them
+    for link in re.findall(r'(?:href|src)="([^"#]+)"', (folder / f"{name}.html").read_text()):
+        there = (folder / link).exists() or Path(os.path.normpath(place / link)).exists()
+        assert link == "data:," or there, link
 
 
 def test_a_copy_stands_alone_and_its_links_lead_to_the_pages_of_the_lessons(visit, tmp_path):
-    copy_pages(tmp_path, "../lessons/{}.html", "../index.html")
-    page = visit("dates", folder=tmp_path)
+    copy = teaching.encoded(pages("../lessons/{}.html", "../index.html"))
+    teaching.write(copy, tmp_path)
+    page = visit("dates", address=(tmp_path / WEIGHTS.parent).as_uri())
     assert answer(page) == "2019-02-15<eos>"
     links = {link.get_attribute("href") for link in page.locator("a[data-lesson]").all()}
     assert "../lessons/08_teacher_forcing.html" in links and not any("ipynb" in x for x in links)

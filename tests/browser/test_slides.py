@@ -7,8 +7,8 @@ import pytest
 
 pytestmark = [pytest.mark.book, pytest.mark.timeout(300)]
 
-SLIDES = Path(__file__).resolve().parents[2] / "teaching" / "slides"
-DECKS = sorted(path.stem for path in SLIDES.glob("*.html"))
+TABLES = Path(__file__).resolve().parents[2] / "teaching" / "slides"
+DECKS = sorted(path.stem for path in TABLES.glob("*.toml"))
 
 # For each slide, with its answer: what reaches out of it, or out of the part that holds it.
 OVERFLOWS = """() => slides.flatMap((slide, index) => {
@@ -30,18 +30,18 @@ OVERFLOWS = """() => slides.flatMap((slide, index) => {
 
 
 @pytest.fixture
-def visit(chromium):
+def visit(chromium, made):
     """Open the slides of a lesson; they must ask nobody, and raise no error."""
-    contexts, wrong = [], []
+    contexts, wrong, folder = [], [], (made / "slides").as_uri()
 
     def visit(name, **options):
         context = chromium.new_context(**({"viewport": {"width": 1280, "height": 720}} | options))
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: wrong.append(str(error)))
-        allowed = (SLIDES.as_uri(), "data:")
+        allowed = (folder, "data:")
         page.on("request", lambda r: None if r.url.startswith(allowed) else wrong.append(r.url))
-        page.goto(f"{SLIDES.as_uri()}/{name}.html")
+        page.goto(f"{folder}/{name}.html")
         return page
 
     yield visit
@@ -50,21 +50,27 @@ def visit(chromium):
     assert wrong == []
 
 
-@pytest.mark.parametrize("size", [(1280, 720), (1920, 1080), (1024, 768)], ids=str)
 @pytest.mark.parametrize("name", DECKS)
-def test_every_slide_fits(visit, name, size):
-    page = visit(name, viewport=dict(zip(("width", "height"), size, strict=True)))
-    assert page.evaluate(OVERFLOWS) == []
-    left = page.evaluate("slides[0].getBoundingClientRect().width")
-    assert left <= size[0] + 1
-
-
-@pytest.mark.parametrize("name", DECKS)
-def test_pictures_are_there_and_say_what_they_show(visit, name):
+def test_every_slide_fits_shows_its_pictures_and_is_a_page_on_paper(visit, name):
     page = visit(name)
+    assert page.evaluate(OVERFLOWS) == []
     pictures = page.locator("img").evaluate_all("(all) => all.map((p) => [p.naturalWidth, p.alt])")
     assert pictures and all(width > 0 and len(alt) > 20 for width, alt in pictures)
     assert page.locator("merror").count() == 0 and page.locator("math").count() > 5
+    pdf = page.pdf(prefer_css_page_size=True, print_background=True)
+    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) == page.evaluate("slides.length")
+    page.emulate_media(media="print")
+    assert all(each.is_visible() for each in page.locator(".answer").all())
+    assert not any(each.is_visible() for each in page.locator(".notes").all())
+
+
+def test_a_slide_is_as_wide_as_the_window_allows(visit):
+    page = visit(DECKS[0])
+    for width, height in ((1280, 720), (1920, 1080), (1024, 768)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_function(
+            "(width) => Math.abs(slides[now].getBoundingClientRect().width - width) <= 1", arg=width
+        )
 
 
 def test_the_keys_show_the_answer_then_the_next_slide_and_lead_back(visit):
@@ -122,17 +128,6 @@ def test_buttons_do_what_the_keys_do(visit):
     page.focus("#back")
     page.keyboard.press("Enter")  # on a button it is the button's key
     assert page.evaluate("now") == 1 and not page.locator(".now .fragment").is_visible()
-
-
-@pytest.mark.parametrize("name", DECKS)
-def test_paper_gets_every_slide_with_its_answer_on_a_page_of_its_own(visit, name):
-    page = visit(name)
-    count = page.evaluate("slides.length")
-    pdf = page.pdf(prefer_css_page_size=True, print_background=True)
-    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) == count
-    page.emulate_media(media="print")
-    assert all(each.is_visible() for each in page.locator(".answer").all())
-    assert not any(each.is_visible() for each in page.locator(".notes").all())
 
 
 def test_with_scripts_off_all_slides_stand_one_below_the_other(visit):

@@ -1,10 +1,11 @@
 """Gives each check the objects that its parameters name, from the notebook of its lesson.
 
     pytest tests/exercises                        # the solutions
-    pytest tests/exercises --target exercises     # your own work
+    pytest tests/exercises --target work          # your own work
     pytest tests/exercises --target some/folder   # somebody's hand-in
 
-test_02_name.py is given what 02_name.ipynb in that folder defines. A stub is a skip.
+test_02_name.py is given what 02_name.ipynb in that folder defines; in work/ it is called
+02b_exercises_name.ipynb. A stub is a skip.
 """
 
 from functools import cache
@@ -12,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from transformer_lab.checking import (
+from course.checking import (
     NOT_WRITTEN,
     CheckFailed,
     NotWritten,
     check_files,
     checks_in,
+    exercise_in,
     load_notebook,
     require_own_work,
     run_check,
@@ -29,7 +31,7 @@ load = cache(load_notebook)
 
 
 def pytest_addoption(parser):
-    parser.addoption("--target", default="solutions", help="solutions, exercises or a folder")
+    parser.addoption("--target", default="solutions", help="solutions, work or a folder")
 
 
 def pytest_configure(config):
@@ -43,7 +45,7 @@ def _fixture(task):
     @pytest.fixture(name=task)
     def live(request):
         folder = target_folder(request.config.getoption("--target", "solutions"))
-        notebook = folder / f"{request.path.stem.removeprefix('test_')}.ipynb"
+        notebook = exercise_in(folder, request.path.stem.removeprefix("test_"))
         if not notebook.exists():
             pytest.skip(f"there is no {notebook.name}")
         try:

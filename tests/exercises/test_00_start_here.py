@@ -1,6 +1,6 @@
 """The check of lesson 00's tiny exercise. A mistake's text ends "This is the answer when …"."""
 
-from transformer_lab.checking import expect
+from course.checking import expect
 
 TRUTHS = ["02-15", "03-03", "01-10", "09-26", "04-07"]
 # Three are right; of the other two, each is the truth of the other.

@@ -5,8 +5,8 @@ import math
 import torch
 import torch.nn.functional as F
 
-from transformer_lab.checking import expect
-from transformer_lab.checking.diagnosis import expect_no_memory, expect_predictions
+from course.checking import expect
+from course.checking.diagnosis import expect_no_memory, expect_predictions
 
 SQUEEZED = (
     "squeeze() removes every axis of length 1, also that of a batch of one. Name the axis that has "
@@ -331,7 +331,6 @@ def context_mistakes(weights, values):
         "the weights are transposed: row i belongs to sentence i.": (
             lambda: read(weights.T, values)
         ),
-        "the values are transposed before the product.": lambda: read(weights, values.mT),
         "the order of the weights is turned round.": lambda: read(weights.flip(1), values),
         "the weights are squared.": lambda: read(weights**2, values),
         "exp is taken of the weights; that belongs to the scores, inside the softmax.": (

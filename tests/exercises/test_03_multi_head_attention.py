@@ -9,8 +9,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from transformer_lab.checking import expect
-from transformer_lab.checking.diagnosis import (
+from course.checking import expect
+from course.checking.diagnosis import (
     expect_learning,
     expect_no_memory,
     expect_predictions,
@@ -410,7 +410,7 @@ def module_mistakes(weights, heads, query, key, value, mask=None):
                 lambda n=n: run(heads=n)
             )
             for n in (2, 4, 8)
-            if n != heads
+            if n != heads and query.shape[-1] % n == 0
         },
         "w_k is missing: the keys are not projected.": lambda: run(k=key),
         "w_q is missing: the queries are not projected.": lambda: run(q=query),
@@ -467,7 +467,7 @@ def module_mistakes(weights, heads, query, key, value, mask=None):
             "−inf.": (
                 lambda number=number: weighed(lambda scores: (scores - number * ~mask).softmax(-1))
             )
-            for number in (1, 2, 5, 10, 20)
+            for number in (2, 5, 10, 20)
         },
         "weights are set to 0 after the softmax, so that the rows no longer add up to 1.": (
             lambda: weighed(lambda scores: scores.softmax(-1) * mask)
@@ -629,10 +629,9 @@ def hunt(x, w_q, w_k, w_v, w_o, heads):
         return y @ w_o
 
     steps = step_mistakes(projected, out, heads)
-    both = {"merge": flat_merge, "divisor": math.sqrt(x.shape[-1])}
     mistakes = {
         "both bugs are still there: look at the divisor, and at the line that brings the heads "
-        "back together.": lambda: multi_head(projected, out, heads, **both),
+        "back together.": steps.pop(f"{UNSWAPPED}; and {TOO_WIDE}."),
         "one bug is left: the heads come back together without swapping heads and tokens.": (
             steps.pop(f"{UNSWAPPED}.")
         ),

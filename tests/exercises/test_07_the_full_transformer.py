@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import transformer_lab as lab
-from transformer_lab.checking import close, expect
-from transformer_lab.checking.diagnosis import (
+from course.checking import close, expect
+from course.checking.diagnosis import (
     describe,
     expect_no_memory,
     expect_predictions,
@@ -505,7 +505,6 @@ def embedding_mistakes(table, tokens):
         "√d_model is cut to a whole number: use math.sqrt, not math.isqrt or int(…).": (
             rows * math.isqrt(d_model)
         ),
-        "the rows are multiplied by √d_model twice.": rows * d_model,
         "the rows are multiplied by √(d_model / 2): that is the length of a position.": (
             rows * math.sqrt(d_model / 2)
         ),
@@ -856,7 +855,7 @@ def count_mistakes(V, d, d_ff, N):
         for one, other in itertools.combinations(WRONG_COUNTS, 2)
         if not WRONG_COUNTS[one].keys() & WRONG_COUNTS[other].keys()
     }
-    return {
+    known = {
         **alone,
         "the first bias of the feed-forward networks is missing: it has d_ff numbers.": (
             count(*given) - 2 * N * d_ff
@@ -885,8 +884,9 @@ def count_mistakes(V, d, d_ff, N):
             count(*given) - 2 * N * (d_ff - d)
         ),
         "the count is in millions. Return the number itself.": count(*given) / 1e6,
-        **pairs,
     }
+    simpler = {count(*given), *known.values()}
+    return known | {text: pair for text, pair in pairs.items() if pair not in simpler}
 
 
 # With d_ff = 4 d_model the biases of the feed-forward networks are as many as the numbers of the

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 import transformer_lab as lab
-from transformer_lab.checking import CheckFailed, close, expect
-from transformer_lab.checking.diagnosis import describe, expect_predictions, random_weights
+from course.checking import CheckFailed, close, expect
+from course.checking.diagnosis import describe, expect_predictions, random_weights
 
 
 def expect_all(cases):
@@ -294,7 +294,7 @@ def test_greedy_writes_nothing_if_bos_fills_the_room(greedy_decode):
     tree = Tree(9, 7, 1, 2)
     answer = greedy_decode(tree.stepper(True), tree.bos, tree.eos, 1)
     text = "a token is written, though BOS alone makes `max_length` ids: compare first, then write."
-    expect(answer, [tree.bos], {text: answer})
+    expect(answer, [tree.bos], {text: greedy(tree, 2)})
 
 
 def test_greedy_ids_are_plain_ints(greedy_decode):
@@ -731,7 +731,7 @@ def pick_best(tree, hypotheses, alpha, wrong):
         ids, total = hypothesis
         return sign * combine(wrong.get("of", float)(total), divide(n(ids, tree.eos), alpha))
 
-    return max(every, key=score)[0] if not wrong.get("first") else every[0][0]
+    return max(every, key=score)[0]
 
 
 WAYS = [
@@ -792,9 +792,6 @@ BEAM_MISTAKES = {
         "compete": True,
     },
     UNFINISHED: {"compete": True},
-    "the first hypothesis that finished is returned, and not the one with the best score.": {
-        "first": True
-    },
     "no hypothesis has finished before the room is used up, and what lives is not looked at: then "
     "the best of those is the answer.": {"only_finished": True},
     "nothing has finished, and not the best of those that live is returned, but the last of them, "
@@ -975,7 +972,8 @@ def test_beam_search_finds_the_best_hypothesis(beam_search):
 def test_a_sentence_of_one_id_is_bos(beam_search):
     tree = Tree(7)
     answer = beam_search(tree.stepper(False), tree.bos, tree.eos, 3, 1, 0.6)
-    expect(answer, [tree.bos], {"`max_length` is not kept: BOS is one of its ids.": lambda: answer})
+    text = "`max_length` is not kept: BOS is one of its ids."
+    expect(answer, [tree.bos], {text: search(tree, 3, 2, 0.6)})
 
 
 def beam_difference(tree, beam, limit, alpha, answer, expected):

@@ -11,8 +11,8 @@ import torch
 from sacrebleu.metrics import BLEU
 from torch import Tensor, nn
 
-from transformer_lab.checking import CheckFailed, expect
-from transformer_lab.checking.diagnosis import expect_no_memory, expect_predictions
+from course.checking import CheckFailed, expect
+from course.checking.diagnosis import expect_no_memory, expect_predictions
 
 FORBIDDEN = {"corpus_bleu": ("sacrebleu.corpus_bleu", "sacrebleu.BLEU", "nltk.corpus_bleu")}
 

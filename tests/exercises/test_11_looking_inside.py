@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from transformer_lab.checking import CheckFailed, expect
-from transformer_lab.checking.diagnosis import describe, expect_no_memory, expect_predictions
+from course.checking import CheckFailed, expect
+from course.checking.diagnosis import describe, expect_no_memory, expect_predictions
 
 # ---- predicted_looks
 

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from transformer_lab.checking import CheckFailed, expect
-from transformer_lab.checking.diagnosis import (
+from course.checking import CheckFailed, expect
+from course.checking.diagnosis import (
     CUT,
     expect_learning,
     expect_no_memory,
@@ -424,9 +424,6 @@ def grouped_mistakes(query, key, value, mask):
         "forbidden scores are set to the lowest number of float16, and allowed ones can be lower: "
         "fill in −inf.": set_to(-65_504),
         "forbidden scores are set to 0: that is e⁰ = 1 in the softmax.": set_to(0),
-        "the mask is multiplied with the scores: 0 is a score like others.": wrong(
-            fill=lambda s, m, v: (s * m).softmax(-1) @ v
-        ),
         "the scores have five axes, (B, G, H/G, Lq, Lk), and the mask four, so its batch is laid "
         "on the groups: make (B, H, Lq, Lk) of the scores first.": wrong(fill=five_axes),
     }

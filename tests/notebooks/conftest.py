@@ -23,4 +23,6 @@ def pytest_collection_modifyitems(items):
         return
     for item in items:
         if item.path.name == "10_trained_for_real.ipynb":
-            item.add_marker(pytest.mark.skip(reason="needs the Multi30k files"))
+            item.add_marker(
+                pytest.mark.skip(reason="lesson 10 was not run: it needs the Multi30k files")
+            )

@@ -4,12 +4,13 @@ import ast
 import copy
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from transformer_lab.checking import check_files, checks_in
-from transformer_lab.checking.progress import tasks_in
+from course.checking import check_files, checks_in
+from course.checking.progress import tasks_in
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTIONS = sorted((ROOT / "solutions").glob("[0-9][0-9]_*.ipynb"))
@@ -42,7 +43,12 @@ def code_in(path):
 
 
 def test_the_exercises_are_what_the_solutions_make(maker):
+    """Answers of somebody who works in them do not matter; what is committed does."""
     assert maker.drift() == [], "run: python solutions/make_exercises.py"
+    for name, text in maker.exercises().items():
+        file = f"exercises/{name}"
+        if not subprocess.run(["git", "diff", "--quiet", "HEAD", "--", file], cwd=ROOT).returncode:
+            assert (ROOT / file).read_text("utf-8") == text, file
 
 
 @of_each
@@ -149,3 +155,123 @@ def test_a_cell_tagged_solution_is_left_out(maker):
     solution = solution_of("1 + 1", "2 + 2")
     solution["cells"][0]["metadata"]["tags"] = ["solution"]
     assert [cell["id"] for cell in maker.exercise(solution, "x")["cells"]] == ["cell1"]
+
+
+# ---- Nothing that somebody has written is written over
+
+
+@pytest.fixture
+def folder(maker, tmp_path, monkeypatch):
+    """Two solutions and their exercises, in the place of ours."""
+    body = "    ### BEGIN SOLUTION\n    return 1\n    ### END SOLUTION"
+    for name in ("solutions", "exercises"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(maker, "HERE", tmp_path / "solutions")
+    monkeypatch.setattr(maker, "EXERCISES", tmp_path / "exercises")
+    for name in ("02_x", "03_y"):
+        change(tmp_path / "solutions" / f"{name}.ipynb", solution_of(f"def f():\n{body}", "f()"))
+    assert maker.main([]) == 0
+    return tmp_path
+
+
+def change(path, notebook=None, *, source=None, **values):
+    """Write a notebook; with `source` or other values, its first cell anew."""
+    notebook = notebook or json.loads(path.read_text("utf-8"))
+    notebook["cells"][0] |= values | ({"source": [source]} if source else {})
+    path.write_text(json.dumps(notebook), "utf-8")
+
+
+def test_a_solved_exercise_is_not_replaced_and_nothing_else_is_written(maker, folder, capsys):
+    solved, other = folder / "exercises" / "02_x.ipynb", folder / "exercises" / "03_y.ipynb"
+    change(solved, source="def f(): return 1")
+    change(folder / "solutions" / "03_y.ipynb", source="# new")
+    before = solved.read_bytes(), other.read_bytes()
+    assert maker.main([]) == 1
+    said = capsys.readouterr().err
+    assert str(solved) in said and str(other) not in said and "--overwrite" in said
+    assert (solved.read_bytes(), other.read_bytes()) == before
+    assert maker.main(["--overwrite", str(other)]) == 1 and solved.read_bytes() == before[0]
+
+
+def test_the_flag_is_refused_for_a_notebook_that_is_not_written(maker, folder, capsys):
+    with pytest.raises(SystemExit):
+        maker.main(["--overwrite", str(folder / "work" / "02b_exercises_x.ipynb")])
+    assert "02b_exercises_x.ipynb: nothing here writes that one" in capsys.readouterr().err
+
+
+def test_the_flag_that_names_it_replaces_it_and_a_dated_copy_stays(maker, folder):
+    solved = folder / "exercises" / "02_x.ipynb"
+    change(solved, source="def f(): return 1")
+    mine = solved.read_bytes()
+    assert maker.main(["--overwrite", str(solved)]) == 0
+    assert "not written yet" in solved.read_text()
+    (kept,) = (folder / "exercises").glob("kept_20*/02_x.ipynb")
+    assert kept.read_bytes() == mine and maker.drift() == []
+
+
+@pytest.mark.parametrize("spoil", ["{", "", '{"cells": [3]}'])
+def test_a_damaged_exercise_is_somebodys_too(maker, folder, spoil):
+    (folder / "exercises" / "02_x.ipynb").write_text(spoil)
+    assert maker.main([]) == 1
+    assert (folder / "exercises" / "02_x.ipynb").read_text() == spoil
+
+
+def test_one_that_knows_nothing_of_its_version_is_replaced_only_if_it_says_the_same(maker, folder):
+    exercise = folder / "exercises" / "02_x.ipynb"
+    made = json.loads(exercise.read_text())
+    change(exercise, made | {"metadata": {}}, outputs=[1])
+    assert maker.main([]) == 0
+    change(exercise, made | {"metadata": {}}, source="def f(): return 1")
+    assert maker.main([]) == 1
+
+
+def test_what_was_only_run_is_made_again_and_so_is_what_a_program_made(maker, folder):
+    exercise, solution = folder / "exercises" / "02_x.ipynb", folder / "solutions" / "02_x.ipynb"
+    change(exercise, execution_count=3, outputs=[{"output_type": "stream"}])
+    assert maker.drift() == []
+    for source in ("# once", "# twice"):  # nobody has committed the first
+        change(solution, source=source)
+        assert maker.drift() == ["02_x.ipynb"]
+        assert maker.main([]) == 0
+        assert source in exercise.read_text() and '"outputs": []' in exercise.read_text()
+    assert list((folder / "exercises").glob("kept*")) == []
+
+
+def test_a_source_that_a_teacher_has_changed_for_nbgrader_is_not_replaced(maker, tmp_path, capsys):
+    course = ["--nbgrader", str(tmp_path), "--lesson", "02"]
+    assert maker.main(course) == 0 and maker.main(course) == 0
+    (source,) = tmp_path.glob("source/*/*.ipynb")
+    change(source, source="A word of my own.")
+    mine = source.read_bytes()
+    assert maker.main(course) == 1 and source.read_bytes() == mine
+    assert str(source) in capsys.readouterr().err
+    assert maker.main([*course, "--overwrite", str(source)]) == 0 and source.read_bytes() != mine
+    assert [path.read_bytes() for path in source.parent.glob("kept_*/*.ipynb")] == [mine]
+
+
+def test_a_handout_replaces_a_zip_and_nothing_else(maker, tmp_path, capsys):
+    (tmp_path / "mine.ipynb").write_text("{}")
+    with pytest.raises(SystemExit):
+        maker.main(["--handout", str(tmp_path / "mine.ipynb"), "--lesson", "02"])
+    assert (tmp_path / "mine.ipynb").read_text() == "{}"
+    assert "is no zip" in capsys.readouterr().err
+
+
+def test_what_is_saved_while_a_notebook_runs_stays(maker, tmp_path):
+    path = tmp_path / "n.ipynb"
+    save = "from pathlib import Path\nmine = Path('n.ipynb').write_text('saved')"
+    path.write_text(maker.text_of(solution_of(save)))
+    with pytest.raises(SystemExit):
+        maker.main(["--run", str(path)])
+    assert path.read_text() == "saved"
+
+
+def test_a_run_stores_what_jupyterlab_would_write_so_that_opening_changes_nothing(maker, tmp_path):
+    path = tmp_path / "n.ipynb"
+    path.write_text(maker.text_of(solution_of("1 + 1")))
+    maker.run(path)
+    language = json.loads(path.read_text())["metadata"]["language_info"]
+    assert set(language) == {
+        *("codemirror_mode", "file_extension", "mimetype", "name", "nbconvert_exporter"),
+        *("pygments_lexer", "version"),
+    }

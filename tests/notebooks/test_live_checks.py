@@ -6,7 +6,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 CELLS = [
-    "import torch\nimport torch.nn.functional as F\nfrom transformer_lab.checking import check",
+    "import torch\nimport torch.nn.functional as F\nfrom course import check",
     'def stable_softmax(x, dim):\n    raise NotImplementedError("not written yet")',
     "check(stable_softmax)",
     "torch.manual_seed(1); state = torch.get_rng_state()",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer_lab.checking import CheckFailed, check
+from course.checking import CheckFailed, check
 
 PAIRS = "for p, t in zip(predictions, truths)"
 WRONG = {

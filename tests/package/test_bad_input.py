@@ -6,6 +6,7 @@ The run-time shape checks of the test run are off here: this is what a user sees
 import copy
 import inspect
 import math
+import sys
 
 import jaxtyping
 import pytest
@@ -40,7 +41,6 @@ from transformer_lab import (
     causal_mask,
     date_pairs,
     decoder_mask,
-    evaluate,
     fit,
     greedy_decode,
     keep_top_k,
@@ -60,10 +60,11 @@ from transformer_lab import (
     train,
     train_step,
     train_tokenizer,
+    validate,
 )
 from transformer_lab.cache import DecoderCache
 from transformer_lab.config import EOS, PAD
-from transformer_lab.runs import PRETRAINED
+from transformer_lab.support import validation
 
 pytestmark = pytest.mark.usefixtures("without_shape_checks")
 
@@ -74,6 +75,7 @@ SIZES = dict(
 )  # fmt: skip
 CONFIG = ModelConfig(**SIZES)
 TRAINING = TrainConfig(steps=2, max_tokens=20, warmup=2)
+PARTS = {"data": "dates", "model": CONFIG, "training": TRAINING}
 with torch.random.fork_rng():
     MODEL = Transformer(CONFIG).eval()
     ATTENTION, ADD_NORM = MultiHeadAttention(8, 2), AddNorm(8, 0.0)
@@ -91,7 +93,7 @@ LOGITS = torch.zeros(2, 4, 9)
 PAIRS = [([4, EOS], [5, 6, EOS]), ([7, EOS], [8, EOS])]
 BATCH = Batch.from_pairs(PAIRS)
 LONG = [4] * 10 + [EOS]
-FIRST = PRETRAINED / "first_translator"
+GOOD_PAIRS = b"".join(b"a %d\tb %d\n" % (i, i) for i in range(20))
 GENERATOR = torch.Generator()
 
 
@@ -127,9 +129,9 @@ def tokens_alone() -> DecoderCache:
     return cache
 
 
-def trained() -> Run:
+def trained(data: str = "dates") -> Run:
     """Return a run with a vocabulary of nine characters."""
-    return Run(None, MODEL, Tokenizer(["a", "b", "c", "d", "▁"]), "dates", 1)
+    return Run(None, MODEL, Tokenizer(["a", "b", "c", "d", "▁"]), data, 1)
 
 
 def with_cache(target: Tensor, rows: tuple[int, ...] = (0, 1)) -> Tensor:
@@ -170,27 +172,12 @@ BAD = {
         (lambda: scaled_dot_product_attention(Q.double(), K, V), "the same type", "torch.float64"),
         (lambda: scaled_dot_product_attention(Q, K.to("meta"), V), "on one device", "meta"),
     ],
-    "split_heads": [
-        (lambda: split_heads(X[0], 2), "(B, L, d_model)", "(4, 8)"),
-        (lambda: split_heads([X], 2), "x must be", "list"),
-        (lambda: split_heads(X, 3), "must divide d_model=8", "num_heads=3"),
-        (lambda: split_heads(X, 0), "num_heads must be a whole number from 1", "0"),
-        (lambda: split_heads(X, 2.0), "num_heads must be a whole number", "2.0"),
-    ],
-    "merge_heads": [
-        (lambda: merge_heads(X), "(B, H, L, d_k)", "(2, 4, 8)"),
-        (lambda: merge_heads("x"), "x must be", "str"),
-    ],
     "MultiHeadAttention": [
         (lambda: MultiHeadAttention(8, 3), "must divide d_model=8", "num_heads=3"),
         (lambda: MultiHeadAttention(8.0, 2), "d_model must be a whole number", "8.0"),
         (lambda: MultiHeadAttention(8, "2"), "num_heads must be a whole number", "'2'"),
-        (lambda: ATTENTION(X[0], X, X), "query must be", "(4, 8)"),
-        (lambda: ATTENTION(X, X[..., :6], X), "d_model=8", "(2, 4, 6)"),
-        (lambda: ATTENTION(X, X, X.long()), "value must be floating-point", "torch.int64"),
         (lambda: ATTENTION(X, X, X[:, :3]), "same length", "(2, 2, 3, 4)"),
         (lambda: ATTENTION(X, X[:1], X[:1]), "same leading axes", "(1, 2, 4, 4)"),
-        (lambda: ATTENTION(None, X, X), "query must be", "NoneType"),
         (lambda: ATTENTION(X, X, X, MASK), "(2, 2, 4, 4)", "(5, 6)"),
         (lambda: ATTENTION(X, X, X, torch.ones(4, 4)), "boolean", "torch.float32"),
     ],
@@ -200,13 +187,6 @@ BAD = {
         (lambda: KVCache().append(K, V[:, :, :5]), "(2, 3, 6, 7)", "(2, 3, 5, 7)"),
         (lambda: filled_cache().append(K[:1], V[:1]), "(2, 3, 6, 5)", "(1, 3, 6, 4)"),
         (lambda: filled_cache().append(torch.zeros(2, 3, 1, 5).double(), V), "32", "float64"),
-        (lambda: filled_cache().select([0]), "rows must be a tensor", "list"),
-        (lambda: filled_cache().select(torch.tensor([0.0])), "integer", "torch.float32"),
-        (lambda: filled_cache().select(torch.tensor([0, 2])), "from 0 to 1", "[0, 2]"),
-        (lambda: with_cache(TARGET, rows=(0, 2)), "from 0 to 1", "[0, 2]"),
-        (lambda: filled_cache().select(torch.tensor([-1])), "from 0 to 1", "[-1]"),
-        (lambda: tokens_alone().select(torch.tensor([-1])), "from 0 to 1", "[-1]"),
-        (lambda: tokens_alone().select([0]), "rows must be a tensor", "list"),
     ],
     "causal_mask": [
         (lambda: causal_mask(-1), "whole number from 0", "-1"),
@@ -236,7 +216,6 @@ BAD = {
         (lambda: PositionalEncoding(8, -1), "length must be", "-1"),
         (lambda: PositionalEncoding(8, 10, 2.0), "between 0 and 1", "2.0"),
         (lambda: PositionalEncoding(8, 10, NAN), "between 0 and 1", "nan"),
-        (lambda: MODEL.positions(X[0]), "(B, L, d_model=8)", "(4, 8)"),
         (lambda: MODEL.positions(torch.zeros(1, 11, 8)), "max_length=10", "11 tokens"),
         (lambda: MODEL.positions(X, offset=7), "max_length=10", "11 tokens"),
         (lambda: MODEL.positions(X, offset=-1), "offset must be a whole number from 0", "-1"),
@@ -245,48 +224,32 @@ BAD = {
     "TokenEmbedding": [
         (lambda: TokenEmbedding(0, 8), "vocab_size must be a whole number from 1", "0"),
         (lambda: TokenEmbedding(9, "8"), "d_model must be a whole number", "'8'"),
-        (lambda: TokenEmbedding(9, 8)(IDS + 3), "from 0 to 8", "3 to 10"),
-        (lambda: TokenEmbedding(9, 8)(IDS - 1), "from 0 to 8", "-1 to 6"),
-        (lambda: TokenEmbedding(9, 8)(IDS.float()), "integer ids", "torch.float32"),
-        (lambda: TokenEmbedding(9, 8)(IDS.short()), "int64 or int32", "torch.int16"),
-        (lambda: TokenEmbedding(9, 8)([[1, 2]]), "(B, L)", "list"),
     ],
     "FeedForward": [
         (lambda: FeedForward(8, 0), "d_ff must be a whole number from 1", "0"),
         (lambda: FeedForward(None, 12), "d_model must be a whole number", "None"),
         (lambda: FeedForward(8, 12, -0.5), "between 0 and 1", "-0.5"),
         (lambda: FeedForward(8, 12, "0.1"), "between 0 and 1", "'0.1'"),
-        (lambda: ENCODER_LAYER.feed_forward(X[..., :7]), "d_model=8", "(2, 4, 7)"),
-        (lambda: ENCODER_LAYER.feed_forward(X.long()), "floating-point", "torch.int64"),
-        (lambda: ENCODER_LAYER.feed_forward([0.0] * 8), "floating-point", "list"),
     ],
     "AddNorm": [
         (lambda: AddNorm(-8), "d_model must be a whole number from 1", "-8"),
         (lambda: AddNorm(8, None), "between 0 and 1", "None"),
-        (lambda: ADD_NORM(X[0], nn.Identity()), "(B, L, d_model=8)", "(4, 8)"),
-        (lambda: ADD_NORM(None, nn.Identity()), "(B, L, d_model=8)", "NoneType"),
     ],
     "EncoderLayer": [
         (lambda: EncoderLayer(8, 3, 12), "must divide d_model=8", "num_heads=3"),
-        (lambda: ENCODER_LAYER(X[..., :6]), "d_model=8", "(2, 4, 6)"),
         (lambda: ENCODER_LAYER(X, MASK), "(2, 2, 4, 4)", "(5, 6)"),
-        (lambda: ENCODER_LAYER([X]), "x must be", "list"),
     ],
     "DecoderLayer": [
         (lambda: DecoderLayer(8, 2, "12"), "d_ff must be a whole number", "'12'"),
-        (lambda: DECODER_LAYER(X, X[..., :6]), "d_model=8", "(2, 4, 6)"),
         (lambda: DECODER_LAYER(X, X[:1]), "leading axes", "(1, 2, 4, 4)"),
-        (lambda: DECODER_LAYER(X, None), "must be floating-point", "NoneType"),
         (lambda: DECODER_LAYER(X, X, MASK), "(2, 2, 4, 4)", "(5, 6)"),
         (lambda: DECODER_LAYER(X, X, None, MASK), "(2, 2, 4, 4)", "(5, 6)"),
     ],
     "Encoder": [
         (lambda: Encoder(None), "config must be a ModelConfig", "NoneType"),
-        (lambda: MODEL.encoder(X[0]), "(B, L, d_model=8)", "(4, 8)"),
     ],
     "Decoder": [
         (lambda: Decoder("base"), "config must be a ModelConfig", "str"),
-        (lambda: MODEL.decoder(X, X[0]), "(B, L, d_model=8)", "(4, 8)"),
     ],
     "ModelConfig": [
         (lambda: ModelConfig(**SIZES | {"d_model": 9}), "even and a multiple of num_heads", "=9"),
@@ -320,8 +283,8 @@ BAD = {
         (lambda: Preset(data="wmt", model=CONFIG, training=TRAINING), "data must be one of", "wmt"),
         (lambda: Preset(data="dates", model=None, training=TRAINING), "ModelConfig", "NoneType"),
         (lambda: Preset(data="dates", model=CONFIG, training={}), "a TrainConfig", "dict"),
-        (lambda: Preset(data="dates", model=CONFIG, training=TRAINING, beam=0), "beam must", "0"),
-        (lambda: Preset(data="dates", model=CONFIG, training=TRAINING, alpha=-1), "alpha", "-1"),
+        (lambda: Preset(**PARTS, beam=0), "beam must", "0"),
+        (lambda: Preset(**PARTS, length_penalty=-1), "length_penalty", "-1"),
     ],
     "Transformer": [
         (lambda: Transformer({}), "config must be a ModelConfig", "dict"),
@@ -382,11 +345,9 @@ BAD = {
     "Objective": [
         (lambda: Objective(None, TRAINING), "model must be", "NoneType"),
         (lambda: Objective(MODEL, None), "config must be a TrainConfig", "NoneType"),
-        (lambda: OBJECTIVE(IDS, [1]), "target must be", "list"),
         (lambda: OBJECTIVE(IDS[0], TARGET), "source must be", "(4,)"),
         (lambda: OBJECTIVE(IDS, TARGET[:, :1]), "at least one token", "(2, 0)"),
         (lambda: OBJECTIVE(IDS, TARGET + 4), "from 0 to 8", "10"),
-        (lambda: OBJECTIVE(None, TARGET), "source must be", "NoneType"),
         (lambda: OBJECTIVE(IDS, last_word(9)), "ids from 0 to 8", "9"),
         (lambda: OBJECTIVE(IDS, last_word(-1)), "ids from 0 to 8", "-1"),
     ],
@@ -402,18 +363,18 @@ BAD = {
         (lambda: train_step(OBJECTIVE, BATCH, optimizer(), clip_norm=-1), "clip_norm must", "-1"),
         (lambda: train_step(OBJECTIVE, BATCH, optimizer(), clip_norm=NAN), "clip_norm", "nan"),
     ],
-    "evaluate": [
-        (lambda: evaluate(None, PAIRS), "model must be", "NoneType"),
-        (lambda: evaluate(MODEL, []), "pairs must be a list", "[]"),
-        (lambda: evaluate(MODEL, None), "pairs must be a list", "None"),
-        (lambda: evaluate(MODEL, [1, 2]), "(source ids, target ids)", "[1, 2]"),
-        (lambda: evaluate(MODEL, [("a", "b")]), "whole numbers", "'a'"),
-        (lambda: evaluate(MODEL, [([11, 2], [4, 2])]), "from 0 to 8", "11"),
-        (lambda: evaluate(MODEL, [([4, 2], [11, 2])]), "from 0 to 8", "11"),
-        (lambda: evaluate(MODEL, [(LONG, [4, 2])]), "max_length=10", "11 tokens"),
-        (lambda: evaluate(MODEL, PAIRS, max_tokens=3), "max_tokens=3", "4"),
-        (lambda: evaluate(MODEL, PAIRS, max_tokens="9"), "max_tokens must be a whole", "'9'"),
-        (lambda: evaluate(MODEL, iter(PAIRS)), "pairs must be a list", "iterator"),
+    "validate": [
+        (lambda: validate(None, PAIRS), "model must be", "NoneType"),
+        (lambda: validate(MODEL, []), "pairs must be a list", "[]"),
+        (lambda: validate(MODEL, None), "pairs must be a list", "None"),
+        (lambda: validate(MODEL, [1, 2]), "(source ids, target ids)", "[1, 2]"),
+        (lambda: validate(MODEL, [("a", "b")]), "whole numbers", "'a'"),
+        (lambda: validate(MODEL, [([11, 2], [4, 2])]), "from 0 to 8", "11"),
+        (lambda: validate(MODEL, [([4, 2], [11, 2])]), "from 0 to 8", "11"),
+        (lambda: validate(MODEL, [(LONG, [4, 2])]), "max_length=10", "11 tokens"),
+        (lambda: validate(MODEL, PAIRS, max_tokens=3), "max_tokens=3", "4"),
+        (lambda: validate(MODEL, PAIRS, max_tokens="9"), "max_tokens must be a whole", "'9'"),
+        (lambda: validate(MODEL, iter(PAIRS)), "pairs must be a list", "iterator"),
     ],
     "fit": [
         (lambda: fit(None, PAIRS, TRAINING), "model must be", "NoneType"),
@@ -431,6 +392,7 @@ BAD = {
         (lambda: fit(MODEL, [([4, 2], [4] * 20)], TRAINING), "max_tokens=20", "21"),
         (lambda folder: fit(MODEL, PAIRS, TRAINING, folder=a_file(folder)), "a folder", "a file"),
         (lambda: fit(MODEL, PAIRS, TRAINING, folder=7), "folder must be a path", "int"),
+        (lambda: fit(MODEL, PAIRS, TRAINING, on_record=7), "on_record must be a function", "7"),
     ],
     "average_checkpoints": [
         (lambda: average_checkpoints([]), "at least one", "[]"),
@@ -482,9 +444,9 @@ BAD = {
         (lambda: beam_search(MODEL, IDS[:0]), "source must hold at least one", "(0, 4)"),
         (lambda: beam_search(MODEL, IDS, beam=0), "beam must be a whole number from 1", "0"),
         (lambda: beam_search(MODEL, IDS, beam="5"), "beam must be a whole number", "'5'"),
-        (lambda: beam_search(MODEL, IDS, alpha=-1), "alpha must be a number from 0", "-1"),
-        (lambda: beam_search(MODEL, IDS, alpha=NAN), "alpha must be a number from 0", "nan"),
-        (lambda: beam_search(MODEL, IDS, alpha=1000), "alpha must be a number from 0", "1000"),
+        (lambda: beam_search(MODEL, IDS, length_penalty=-1), "a number from 0", "-1"),
+        (lambda: beam_search(MODEL, IDS, length_penalty=NAN), "a number from 0", "nan"),
+        (lambda: beam_search(MODEL, IDS, length_penalty=1000), "a number from 0", "1000"),
         (lambda: beam_search(MODEL, IDS, beam=10**12), "beam must be at most 1,000", "10000000"),
         (lambda: beam_search(MODEL, IDS, max_length=1), "from 2 to the model's 10", "1"),
         (lambda: beam_search(broken(), IDS), "logits must be numbers", "NaN"),
@@ -547,9 +509,9 @@ BAD = {
         (lambda: train_tokenizer(["ab"], 50, kind="characters"), "no vocab_size", "50"),
     ],
     "train": [
-        (lambda folder: train("date", folder), "preset must be one of", "'date'"),
+        (lambda folder: train("date", folder), "got 'date'", "did you mean dates?"),
         (lambda folder: train(None, folder), "preset must be a Preset", "NoneType"),
-        (lambda folder: train("dates", folder, stepps=3), "setting", "stepps"),
+        (lambda folder: train("dates", folder, stepps=3), "setting stepps", "did you mean steps?"),
         (lambda folder: train("dates", folder, steps=0), "steps must be a whole number", "0"),
         (lambda: train("dates", None), "folder must be a path", "NoneType"),
         (lambda folder: train("dates", a_file(folder)), "must be a folder", "a file"),
@@ -559,20 +521,38 @@ BAD = {
         (lambda folder: train("dates", folder, more_pairs=[("a",)]), "pairs of texts", "('a',)"),
         (lambda folder: train("dates", folder, more_pairs="ab"), "pairs of texts", "'a'"),
         (lambda folder: train("dates", folder, more_pairs=3), "pairs of texts", "3"),
-        (lambda folder: train("dates", folder, device="gpu"), "device 'gpu' cannot be", "gpu"),
+        (lambda folder: train("dates", folder, device="gpu"), "device must be one that", "'gpu'"),
+        (lambda folder: train("dates", folder, device=3), "device must be one that", "3"),
+        (lambda folder: train("dates", folder, on_note=3), "on_note must be a function", "3"),
+        (lambda folder: train("dates", folder, on_record="x"), "on_record must be a", "'x'"),
         (lambda folder: train("dates", folder, start="x"), "start must be a Run or None", "'x'"),
-        (lambda folder: train("dates", folder, start=load_run(FIRST)), "with d_ff=256", "got 512"),
+        (lambda folder: train("dates", folder, start=trained()), "with d_ff=256", "got 12"),
         (lambda folder: train("dates", folder, **pieces(50)), "in characters", "50"),
         (
             lambda folder: train("multi30k", folder, tie_embeddings=False, source_vocab_size=50),
             *("share one vocabulary", "'source_vocab_size': 50, 'target_vocab_size': 4000"),
         ),
         (
-            lambda folder: train("multi30k", folder, start=load_run(FIRST), **pieces(50)),
-            *("that of start, of 4000 pieces", "50"),
+            lambda folder: train("multi30k", folder, start=trained(), **pieces(50)),
+            *("that of start, of 9 pieces", "50"),
         ),
-        (lambda folder: train("pairs", folder), "must have data, a file with", "none"),
-        (lambda folder: train("pairs", folder, test="x"), "must have data, a file", "['test']"),
+        (lambda: train("multi30k", None), "folder must be a path", "NoneType"),
+        (lambda folder: train("multi30k", folder, start="nonsense"), "a Run or None", "nonsense"),
+        (lambda folder: train("multi30k", folder, start=trained()), "with d_ff=512", "got 12"),
+        (lambda folder: train("multi30k", folder, steps=0), "steps must be a whole", "0"),
+        (lambda folder: train("multi30k", folder, d_model=7), "even and a multiple", "d_model=7"),
+        (lambda folder: train("multi30k", folder, depth=7), "has a setting", "depth"),
+        (lambda folder: train("multi30k", folder, valid="x"), "with the preset pairs", "multi30k"),
+        (lambda folder: train("multi30k", folder, more_pairs=[3]), "pairs of texts", "3"),
+        (lambda folder: train("multi30k", folder, device="gpu"), "must be one that", "'gpu'"),
+        (lambda folder: train("multi30k", folder, on_record=3), "must be a function", "3"),
+        (lambda folder: train_pairs(folder, GOOD_PAIRS, steps=0), "steps must be a whole", "0"),
+        (lambda folder: train_pairs(folder, GOOD_PAIRS, depth=7), "has a setting", "depth"),
+        (lambda folder: train_pairs(folder, GOOD_PAIRS, start=3), "start must be a Run", "3"),
+        (lambda folder: train_pairs(folder, GOOD_PAIRS, on_note=3), "must be a function", "3"),
+        (lambda folder: train_pairs(folder, GOOD_PAIRS, valid=3), "given as a path", "int"),
+        (lambda folder: train("pairs", folder), "needs data=FILE, a file with", "none"),
+        (lambda folder: train("pairs", folder, test="x"), "needs data=FILE, a file", "got test"),
         (lambda folder: train("pairs", folder, data=3), "must be given as a path", "int"),
         (lambda folder: train("pairs", folder, data=folder), "must be a file with", "a folder"),
         (lambda folder: train("pairs", folder, data=folder / "x"), "must be a file", "nothing"),
@@ -587,9 +567,18 @@ BAD = {
         (lambda folder: train_pairs(folder, b"a b\n"), "a tab and a target", "without a tab (line"),
         (lambda folder: train_pairs(folder, b"a\tb\tc"), "a tab and", "more than one tab (line 1"),
         (lambda folder: train_pairs(folder, b"a\t"), "a tab and a target", "empty side (line 1"),
-        (lambda folder: train_pairs(folder, b"a\tb", skip_bad=3), "True or False", "3"),
-        (lambda folder: train_pairs(folder, b"a\tb", valid="x"), "x must be a file", "nothing"),
-        (lambda folder: train_pairs(folder, b"a\tb", test=folder), "must be a file", "a folder"),
+        (lambda folder: train_pairs(folder, GOOD_PAIRS, skip_bad=3), "True or False", "3"),
+        (lambda folder: train_pairs(folder, GOOD_PAIRS, reverse=3), "True or False", "3"),
+        (lambda folder: train_pairs(folder, GOOD_PAIRS, columns=3), "two different numbers", "3"),
+        (lambda folder: train_pairs(folder, GOOD_PAIRS, columns=(1, None)), "two diff", "None"),
+        (lambda folder: train_pairs(folder, GOOD_PAIRS, columns=(1, 2.5)), "two diff", "2.5"),
+        (lambda folder: train_pairs(folder, GOOD_PAIRS, columns="2"), "such as 2,4", "'2'"),
+        (lambda folder: train("pairs", folder, data=[]), "from one file, or from two", "0"),
+        (lambda folder: train("pairs", folder, data=[3]), "must be given as a path", "int"),
+        (lambda folder: train("dates", folder, columns="1,2"), "with the preset pairs", "dates"),
+        (lambda folder: train("dates", folder, reverse=True), "with the preset pairs", "dates"),
+        (lambda folder: train_pairs(folder, GOOD_PAIRS, valid="x"), "x must be a file", "nothing"),
+        (lambda folder: train_pairs(folder, GOOD_PAIRS, test=folder), "must be a file", "a folder"),
     ],
     "Run": [
         (lambda: trained().translate(None), "texts must be a list of strings", "NoneType"),
@@ -598,13 +587,19 @@ BAD = {
         (lambda: trained().translate("ab", beam=0), "beam must be a whole number from 1", "0"),
         (lambda: trained().translate("ab", beam="3"), "beam must be a whole number", "'3'"),
         (lambda: trained().translate("ab", beam=True), "beam must be a whole number", "True"),
-        (lambda: trained().translate("ab", beam=1, alpha=-1), "alpha must be a number", "-1"),
+        (lambda: trained().translate("ab", beam=1, length_penalty=-1), "length_penalty must", "-1"),
+        (lambda: trained("multi30k-raw").evaluate(beam=0), "beam must be a whole number", "0"),
+        (lambda: trained("multi30k-raw").evaluate(length_penalty=-1), "length_penalty", "-1"),
+        (lambda: trained().cross_attention("ab", beam=0), "beam must be a whole number", "0"),
+        (lambda: trained().cross_attention(3), "text must be a string", "int"),
+        (lambda: Run.from_model(MODEL, "abc"), "tokenizer must have", "str without vocab_size"),
         (lambda: trained().translate("ab", max_length=0), "from 2 to the model's 10", "0"),
         (lambda: trained().translate("ab", max_length=11), "from 2 to the model's 10", "11"),
     ],
     "load_run": [
         (lambda: load_run(None), "folder must be a path", "NoneType"),
         (lambda folder: load_run(folder / "nowhere"), "metrics.json is missing", "nowhere"),
+        (lambda: load_run(tokenizer=["a"]), "tokenizer must have vocab_size", "list without"),
     ],
 }  # fmt: skip
 CASES = [
@@ -623,6 +618,114 @@ def test_bad_input_is_refused_in_one_sentence(tmp_path, call, expected, came):
     assert "\n" not in message and len(message) < 300
 
 
+PYTHON_SPEAKS = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RuntimeError)
+
+# ---------------------------------------------------------------- nothing is read before a refusal
+
+EVENTS: list[str] = []
+
+
+def note_what_is_touched(event: str, arguments: tuple) -> None:
+    """Note files that are read, unless Python's or the system's own, and connections."""
+    if event == "open" and isinstance(arguments[0], str | bytes):
+        path, mode, _ = map(str, arguments)
+        own = path.endswith((".py", ".pyc", ".so")) or path.startswith(("/proc/", "/sys/", "/usr/"))
+        own = own or "site-packages" in path
+        if not own and "w" not in mode:
+            EVENTS.append(path)
+    elif event in ("socket.connect", "socket.getaddrinfo", "urllib.Request"):
+        EVENTS.append(event)
+
+
+sys.addaudithook(note_what_is_touched)
+
+
+@pytest.mark.parametrize(("call", "expected", "came"), CASES)
+def test_a_bad_argument_is_refused_before_a_file_is_read(
+    tmp_path, monkeypatch, call, expected, came
+):
+    """Unless it is the file: it has to be read, to find that it is bad."""
+    monkeypatch.delenv("TRANSFORMER_LAB_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    EVENTS.clear()
+    with pytest.raises(ValueError):
+        call(tmp_path) if inspect.signature(call).parameters else call()
+    touched, file = set(EVENTS), tmp_path / "file"
+    touched.discard(str(tmp_path))  # to see whether a run can be written there reads no file
+    if file.is_file() and file.read_bytes() != GOOD_PAIRS:
+        touched.discard(str(file))
+    assert not touched
+
+
+# Inside the model no argument is checked: Python or PyTorch speaks, in words of its own. None of
+# these may pass in silence.
+INSIDE = [
+    lambda: split_heads(X[0], 2),
+    lambda: split_heads([X], 2),
+    lambda: split_heads(X, 3),
+    lambda: split_heads(X, 0),
+    lambda: split_heads(X, 2.0),
+    lambda: merge_heads(X),
+    lambda: merge_heads("x"),
+    lambda: ATTENTION(X[0], X, X),
+    lambda: ATTENTION(X, X[..., :6], X),
+    lambda: ATTENTION(X, X, X.long()),
+    lambda: ATTENTION(None, X, X),
+    lambda: filled_cache().select([0]),
+    lambda: filled_cache().select(torch.tensor([0.0])),
+    lambda: filled_cache().select(torch.tensor([0, 2])),
+    lambda: filled_cache().select(torch.tensor([-1])),
+    lambda: tokens_alone().select(torch.tensor([-1])),
+    lambda: tokens_alone().select([0]),
+    lambda: with_cache(TARGET, rows=(0, 2)),
+    lambda: MODEL.positions(X[0]),
+    lambda: TokenEmbedding(9, 8)(IDS + 3),
+    lambda: TokenEmbedding(9, 8)(IDS - 1),
+    lambda: TokenEmbedding(9, 8)(IDS.float()),
+    lambda: TokenEmbedding(9, 8)(IDS.short()),
+    lambda: TokenEmbedding(9, 8)([[1, 2]]),
+    lambda: ENCODER_LAYER.feed_forward(X[..., :7]),
+    lambda: ENCODER_LAYER.feed_forward(X.long()),
+    lambda: ENCODER_LAYER.feed_forward([0.0] * 8),
+    lambda: ADD_NORM(X[..., :7], nn.Identity()),
+    lambda: ADD_NORM(None, nn.Identity()),
+    lambda: ENCODER_LAYER(X[..., :6]),
+    lambda: ENCODER_LAYER([X]),
+    lambda: EncoderLayer(8, 1, 12)(X[0]),
+    lambda: DECODER_LAYER(X, X[..., :6]),
+    lambda: DECODER_LAYER(X, None),
+    lambda: MODEL.encoder(X[0]),
+    lambda: MODEL.decoder(X, X[0]),
+    lambda: OBJECTIVE(IDS, [1]),
+    lambda: OBJECTIVE(None, TARGET),
+]
+
+
+@pytest.mark.parametrize("call", INSIDE)
+def test_what_is_not_checked_inside_the_model_is_refused_all_the_same(call):
+    with pytest.raises(PYTHON_SPEAKS):
+        call()
+
+
+def test_a_forward_pass_checks_its_arguments_at_the_door_alone():
+    """Of a model with 2 + 2 layers: six are for masks, which PyTorch would not refuse."""
+    two = dict.fromkeys(("num_encoder_layers", "num_decoder_layers"), 2)
+    with torch.random.fork_rng():
+        model, calls = Transformer(ModelConfig(**SIZES | two)), []
+
+    def note(frame, event, argument):
+        if event == "call" and frame.f_code.co_filename == validation.__file__:
+            calls.append(frame.f_code.co_name)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        model(IDS, TARGET)
+    finally:
+        sys.setprofile(before)
+    assert 0 < len(calls) <= 20, calls
+
+
 # Odd input that is good, and what is documented to come of it.
 GOOD = {
     "a mask of one key for all": (
@@ -632,6 +735,8 @@ GOOD = {
         torch.zeros(2, 3, 5, 7).tolist()),
     "no length": (lambda: causal_mask(0).shape, (0, 0)),
     "no positions": (lambda: sinusoidal_encoding(0, 8).shape, (0, 8)),
+    "one sentence without a batch, in a frame": (
+        lambda: ADD_NORM(X[0], nn.Identity()).shape, (4, 8)),
     "no tokens to embed": (lambda: TokenEmbedding(9, 8)(IDS[:0]).shape, (0, 4, 8)),
     "ids of another integer type": (
         lambda: torch.equal(MODEL(IDS.int(), TARGET.int()), MODEL(IDS, TARGET)), True),
@@ -656,7 +761,7 @@ GOOD = {
     "nothing to translate": (lambda: trained().translate([]), []),
     "an empty string to translate": (lambda: type(trained().translate("")), str),
     "unknown characters to translate": (lambda: type(trained().translate("語")), str),
-    "whole numbers for numbers": (lambda: beam_search(MODEL, IDS, alpha=0).shape[0], 2),
+    "whole numbers for numbers": (lambda: beam_search(MODEL, IDS, length_penalty=0).shape[0], 2),
 }  # fmt: skip
 
 
@@ -677,7 +782,7 @@ CALLABLE = {name: value for name, value in PUBLIC.items() if callable(value)}
 
 
 def test_every_public_function_has_its_bad_input():
-    assert set(BAD) == set(CALLABLE)
+    assert set(BAD) | {"split_heads", "merge_heads"} == set(CALLABLE)  # these two: INSIDE
 
 
 @pytest.mark.parametrize("name", CALLABLE)

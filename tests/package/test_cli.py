@@ -1,5 +1,6 @@
 """The command line, as people and other programs use it."""
 
+import errno
 import io
 import json
 import os
@@ -16,6 +17,7 @@ import torch
 
 from transformer_lab import PRESETS, ModelConfig, TrainConfig, cli, load_run, runs, train
 from transformer_lab.config import BOS, EOS, PAD
+from transformer_lab.presets import ABOUT
 from transformer_lab.support.files import locked, read_json, read_tensors
 from transformer_lab.training import CHECKPOINTS, STATE
 
@@ -68,7 +70,7 @@ def start(*command, **options):
 # ---- Help
 
 
-@pytest.mark.parametrize("command", [[], ["train"], ["translate"], ["evaluate"], ["progress"]])
+@pytest.mark.parametrize("command", [[], ["train"], ["translate"], ["evaluate"]])
 def test_help_says_what_the_command_does_and_gives_an_example(command, capsys):
     with pytest.raises(SystemExit) as exit:
         cli.main([*command, "--help"])
@@ -104,11 +106,12 @@ def settings_of(monkeypatch, preset, *arguments):
     """Return the settings that reach `train`; it goes no further."""
     seen = {}
 
-    def record(preset, output, *, device, progress, **settings):
+    def record(preset, output, *, device, progress, on_note, **settings):
         seen.update(settings)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cli, "train", record)
+    monkeypatch.setattr(cli, "require_trainable", lambda *_: None)
     assert cli.main(["train", preset, "--output", "no folder", *arguments]) == 130
     return seen
 
@@ -150,7 +153,7 @@ def test_what_a_run_has_learned_is_written_while_the_folder_is_its_own(tmp_path,
         written.append(run)
 
     written = []
-    monkeypatch.setattr(runs.Run, "save", write)
+    monkeypatch.setattr(runs.Run, "finish", write)
     train("dates", tmp_path, steps=2, max_tokens=300, progress=False, **TINY)
     assert len(written) == 1
 
@@ -158,28 +161,30 @@ def test_what_a_run_has_learned_is_written_while_the_folder_is_its_own(tmp_path,
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--num-heads=3"], "num_heads=3"),
-        (["--steps=0"], "steps must be"),
-        (["--vocab-size=100"], "vocab-size"),
-        (["--device=nonsense"], "device 'nonsense'"),
-        (["--device=meta"], "device 'meta'"),
-        (["--max-length=9"], "max_length must be at least"),
+        (["--num-heads=3"], "a multiple of --num-heads, got --d-model=64 and --num-heads=3"),
+        (["--steps=0"], "--steps must be"),
+        (["--vocab-size=100"], "--vocab-size must be left out for dates"),
+        (["--device=nonsense"], "--device must be one that this machine has (cpu"),
+        (["--device=cup"], "got 'cup'; did you mean cpu?"),
+        (["--device=meta"], "got 'meta'"),
+        (["--max-length=9"], "--max-length must be at least"),
     ],
 )
 def test_a_wrong_setting_is_one_line_on_stderr(arguments, words, tmp_path, capsys):
     assert cli.main(["train", "dates", "--output", str(tmp_path / "run"), *arguments]) == 2
     captured = capsys.readouterr()
-    (line,) = (x for x in captured.err.splitlines() if not x.startswith("dates on"))
+    *before, line = captured.err.splitlines()
     assert line.startswith("transformer-lab: error: ") and words in line
+    assert not before or "max-length" in words, "the data are read only if the rest is right"
     assert captured.out == ""
 
 
 def test_an_error_is_said_where_something_else_has_set_a_rank(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("RANK", "3")  # as schedulers of clusters do; torchrun sets LOCAL_RANK too
     assert cli.main(["train", "dates", "--output", str(tmp_path / "run"), "--steps=0"]) == 2
-    assert "error: steps must be" in capsys.readouterr().err
+    assert "error: --steps must be" in capsys.readouterr().err
     monkeypatch.setenv("LOCAL_RANK", "3")
-    assert not cli._is_first()
+    assert not cli.is_first_process()
 
 
 def test_a_gpu_without_enough_memory_is_one_line_on_stderr(monkeypatch, capsys):
@@ -214,7 +219,87 @@ def test_an_unknown_preset_is_refused_with_those_that_there_are(capsys):
         cli.main(["train", "date", "--output", "run"])
     assert exit.value.code == 2
     message = capsys.readouterr().err
-    assert all(name in message for name in PRESETS)
+    assert all(name in message for name in PRESETS) and "did you mean dates?" in message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["train", "dates", "--output=x", "--stpes=3"], "--stpes=3; did you mean --steps?"),
+        (["translate", "--explian", DATE], "--explian; did you mean --explain?"),
+        (["evaluate", "--jsno"], "--jsno; did you mean --json?"),
+        (["train", "dates", "--output=x", "--zzz"], "unrecognized argument --zzz\n"),
+    ],
+)
+def test_an_unknown_option_is_refused_with_the_one_that_is_like_it(arguments, words, capsys):
+    with pytest.raises(SystemExit) as exit:
+        cli.main(arguments)
+    assert exit.value.code == 2 and words in capsys.readouterr().err
+
+
+def test_the_help_has_the_presets_with_their_hours_and_the_defaults(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["train", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert all(f"{name} {about}" in text for name, about in ABOUT.items())
+    assert {*ABOUT} == {*PRESETS}
+    for name in ("dates", "multi30k"):
+        model, training = PRESETS[name].model, PRESETS[name].training
+        for value in (model.d_model, model.dropout, training.steps, training.warmup):
+            assert f"{name} {value}" in text
+
+
+@pytest.mark.parametrize("preset", ["base", "big"])
+def test_the_papers_models_warn_with_the_hours_that_they_take(preset, monkeypatch, tmp_path):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    notes = []
+    monkeypatch.setattr(runs, "load_task", stop)
+    with pytest.raises(KeyboardInterrupt):
+        train(preset, tmp_path / "run", on_note=notes.append)
+    assert len(notes) == 1 and "hours on an H200" in notes[0]
+
+
+def test_a_full_disk_says_that_the_same_command_goes_on(tmp_path, monkeypatch, capsys):
+    def full(*_, **__):
+        (tmp_path / STATE).touch()
+        raise OSError(errno.ENOSPC, "No space left on device", "weights")
+
+    monkeypatch.setattr(cli, "train", full)
+    assert cli.main(["train", "dates", "--output", str(tmp_path)]) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert "No space left on device: 'weights'. Make room on the disk. The same command" in line
+
+
+@pytest.mark.parametrize("output", ["a_file/run", "/proc/run"])
+def test_a_folder_that_cannot_be_written_is_refused_before_work_begins(
+    output, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a_file").touch()
+    assert cli.main(["train", "dates", "--output", output]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"error: {output} cannot be written" in line
+    with pytest.raises(ValueError, match=f"{output} cannot be written"):
+        train("dates", output)
+
+
+def test_a_finished_training_says_so_and_how_it_goes_on(tmp_path, capsys):
+    command = ["train", "dates", "--output", str(tmp_path), "--max-tokens=300", *AS_OPTIONS]
+    assert cli.main([*command, "--steps=2"]) == 0
+    assert "finished before" not in capsys.readouterr().err
+    assert cli.main([*command, "--steps=2"]) == 0
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("This training was finished before") and "--steps 4" in last
+    assert cli.main([*command, "--steps=4"]) == 0
+    assert "finished before" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_a_schedule_that_ends_needs_another_folder_for_a_longer_run(schedule):
+    metrics = {"steps": 9, "training": {"schedule": schedule}}
+    assert "another folder" in cli._longer(metrics)
 
 
 @pytest.fixture
@@ -240,13 +325,73 @@ def test_sentences_of_your_own_are_learnt_scored_and_translated(sentences, tmp_p
     assert cli.main(example[1:]) == 0 and example[4].endswith("'x'")
 
 
+@pytest.mark.parametrize("way", ["one file", "two files", "columns", "reversed"])
+def test_pairs_are_read_as_the_options_say(way, tmp_path, capsys):
+    rows = [(f"{100 + i}", f"say {i}", f"{200 + i}", f"sag {i}") for i in range(12)]
+    files = {"one": (1, 3), "en": (1,), "de": (3,), "all": (0, 1, 2, 3), "turned": (3, 1)}
+    for name, columns in files.items():
+        text = "".join("\t".join(row[c] for c in columns) + "\n" for row in rows)
+        (tmp_path / name).write_text(text)
+    one, en, de, all_, turned = (str(tmp_path / name) for name in files)
+    arguments = {
+        "one file": ["pairs", "--data", one],
+        "two files": ["--data", en, de, "pairs"],
+        "columns": ["--data", all_, "pairs", "--columns", "2,4"],
+        "reversed": ["pairs", "--reverse", "--data", turned, "--valid", de, en],
+    }[way]
+    run = ["--output", str(tmp_path / "run"), "--steps=1", *AS_OPTIONS]
+    assert cli.main(["train", *arguments, *run]) == 0
+    said = [x for x in capsys.readouterr().err.splitlines() if "note" in x]
+    sides = [
+        line.split("\t") for line in (tmp_path / "run/pairs/train.tsv").read_text().splitlines()
+    ]
+    assert sides and all(a == b.replace("sag", "say") and b[:3] == "sag" for a, b in sides)
+    assert any(" has 4 columns: column 2 is " in note for note in said) == (way == "columns")
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "words"),
+    [
+        ("1\tGo.\t2\tVa !\n", [], "line 1 has 4 columns, 1 = 1, 2 = Go., 3 = 2, 4 = Va !: choose"),
+        ("1\tGo.\t2\tVa !\n", [], "choose two, as --columns=2,4"),
+        ("Go.\tVa !\n", ["--columns=2"], "--columns must be two different numbers from 1"),
+        ("Go.\tVa !\n" * 3 + "Go.\n", [], "; --skip-bad leaves them out"),
+    ],
+)
+def test_what_cannot_be_read_is_said_with_the_option_as_it_is_typed(
+    content, arguments, words, tmp_path, capsys
+):
+    file = tmp_path / "pairs.tsv"
+    file.write_text(content)
+    command = ["train", "pairs", "--data", str(file), "--output", str(tmp_path / "run")]
+    assert cli.main([*command, *arguments]) == 2
+    assert words in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_the_help_says_what_is_done_with_pairs_and_scores_unless_told(capsys):
+    for command, words in {
+        "train": ["--columns S,T", "(1,2 of two columns", "--reverse", "--data FILE [TARGETS ...]"],
+        "evaluate": ["--tokenize NAME", "(13a; none for multi30k-tok; zh for pairs"],
+    }.items():
+        with pytest.raises(SystemExit):
+            cli.main([command, "--help"])
+        text = " ".join(capsys.readouterr().out.split())
+        assert all(each in text for each in words)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["dates", "--data=sentences.tsv"], "['data'] must go with the preset pairs"),
-        (["multi30k", "--skip-bad"], "['skip_bad'] must go with the preset pairs"),
-        (["pairs"], "must have data"),
-        (["pairs", "--valid=a", "--test=b"], "got ['test', 'valid']"),
+        (["dates", "--data=sentences.tsv"], "--data must go with the preset pairs"),
+        (["multi30k", "--skip-bad"], "--skip-bad must go with the preset pairs"),
+        (["multi30k", "--reverse"], "--reverse must go with the preset pairs"),
+        (["dates", "--columns=1,2"], "--columns must go with the preset pairs"),
+        (["pairs", "--data", "a", "b", "c"], "must come from one file, or from two"),
+        (["pairs"], "needs --data=FILE"),
+        (
+            ["pairs", "--valid=a", "--test=b"],
+            "needs --data=FILE, a file with a source, a tab and a target in each line, got test",
+        ),
         (["pairs", "--data=no/such/file"], "no/such/file must be a file"),
     ],
 )
@@ -366,16 +511,29 @@ def test_a_padding_that_the_model_wrote_keeps_its_place_in_what_is_explained(run
     ("arguments", "words"),
     [
         ([DATE, "9" * 100], "'999"),
-        (["--beam=0", DATE], "beam must be"),
-        (["--beam=2", "--alpha=-1", DATE], "alpha must be"),
-        (["--explain", "no/such/folder/map.png", DATE], "no/such/folder"),
-        (["--run", "no/run/here", DATE], "no/run/here"),
+        (["--beam=0", DATE], "--beam must be"),
+        (["--beam=2", "--length-penalty=-1", DATE], "--length-penalty must be"),
+        (["--explain", "no/such/folder/map.png", DATE], "no/such/folder/map.png cannot be written"),
+        (["--explain", "/proc/map.png", DATE], "/proc/map.png cannot be written"),
+        (["--explain", "x.foo", DATE], "ends in .png, .svg, .pdf, .jpg or .jpeg, got x.foo"),
+        (["--explain=x.foo", DATE], "got x.foo"),
+        (["--run", "no/run/here", DATE], "no trained model in no/run/here"),
     ],
 )
 def test_what_cannot_be_translated_is_one_line_on_stderr(arguments, words, run, capsys):
     assert cli.main(["translate", "--run", str(run.folder), *arguments]) == 2
-    line = capsys.readouterr().err.splitlines()[-1]
+    captured = capsys.readouterr()
+    line = captured.err.splitlines()[-1]
     assert line.startswith("transformer-lab: error: ") and words in line
+    assert captured.out == ""
+
+
+def test_characters_that_the_model_has_never_seen_are_said(run, capsys):
+    assert cli.main(["translate", "--run", str(run.folder), DATE, "3 März ☃ ☃ 1987"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == lines(run, DATE, "3 März ☃ ☃ 1987")
+    (note,) = (x for x in captured.err.splitlines() if "never seen" in x)
+    assert " ä " in note and note.endswith(" ☃, in: 3 März ☃ ☃ 1987")
 
 
 def test_nothing_but_translations_is_on_stdout_even_without_a_stderr(run, monkeypatch, capsys):
@@ -390,6 +548,14 @@ def test_the_mark_at_the_start_of_a_text_file_is_no_part_of_a_sentence(run, monk
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text), "utf-8"))
     assert cli.main(["translate", "--run", str(run.folder)]) == 0
     assert capsys.readouterr().out == lines(run, DATE, "3 Mar 1987")
+
+
+def test_what_separates_lines_elsewhere_ends_no_sentence_on_stdin(run, monkeypatch, capsys):
+    text = "3 Mar\r1987\n3\u2028Mar 1987\r\n3 Mar\x85 1987\n".encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text), "utf-8"))
+    assert cli.main(["translate", "--run", str(run.folder)]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == lines(run, *["3 Mar 1987"] * 3) and "never seen" not in captured.err
 
 
 def test_a_stdin_that_is_no_text_is_one_line_on_stderr(run, monkeypatch, capsys):
@@ -425,13 +591,6 @@ def test_evaluate_prints_the_scores_for_people_and_for_programs(run, capsys):
 def test_bleu_is_printed_with_its_signature(capsys):
     cli._print_scores({"test2016": {"bleu": 34.125, "signature": "nrefs:1"}})
     assert capsys.readouterr().out == "test2016: BLEU 34.12  (nrefs:1)\n"
-
-
-def test_progress_passes_its_options_and_its_status_on(monkeypatch):
-    seen = []
-    monkeypatch.setattr(cli.progress, "progress", lambda *given: seen.append(given) or 1)
-    assert cli.main(["progress", "--target", "solutions", "--json"]) == 1
-    assert seen == [("solutions", True)]
 
 
 def test_starting_up_imports_nothing_that_is_needed_later():

@@ -19,8 +19,9 @@ import torch
 
 from transformer_lab import runs
 from transformer_lab.config import ModelConfig, TrainConfig
-from transformer_lab.model import Transformer, parameters_of, save
+from transformer_lab.model import Transformer
 from transformer_lab.presets import Preset
+from transformer_lab.saving import parameters_of, save
 from transformer_lab.support import files
 from transformer_lab.support.files import read_tensors, write_json
 from transformer_lab.training import STATE, loop
@@ -97,14 +98,14 @@ def train_until(folder: Path, operation: int) -> None:
 def train_on_pairs(folder: Path, file: Path | None, last: int | None = None) -> None:
     """Train on pairs of one's own, from a file or from what the run has kept of it; be killed
     before the step `last`."""
-    take_step = loop._take_step
+    learning_rate = loop.learning_rate  # what each step begins with
 
-    def killed_or_taken(objective, batch, optimizer, step, config):
+    def killed_or_given(step, d_model, config):
         if step == last:
             os.kill(os.getpid(), signal.SIGKILL)
-        return take_step(objective, batch, optimizer, step, config)
+        return learning_rate(step, d_model, config)
 
-    loop._take_step = killed_or_taken
+    loop.learning_rate = killed_or_given
     settings = {"d_model": 8, "num_heads": 2, "d_ff": 16, "steps": 8, "checkpoint_every": 2}
     runs.train("pairs", folder, data=file, device="cpu", progress=False, **settings)
 

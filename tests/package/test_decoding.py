@@ -19,7 +19,7 @@ from transformer_lab import (
 )
 from transformer_lab.config import BOS, EOS, PAD
 
-some = settings(max_examples=8, deadline=None, derandomize=True)
+some = settings(max_examples=8)
 SHARPNESS = st.sampled_from([0.05, 1.0, 3.0])  # nearly indifferent, undecided, sure
 
 
@@ -115,6 +115,25 @@ def test_a_batch_decodes_as_its_sentences_one_by_one(tiny, seed, beam):
         )[0].tolist()  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "decode",
+    [
+        greedy_decode,
+        lambda model, source: beam_search(model, source, beam=3),
+        lambda model, source: sample(model, source, generator=seeded()),
+    ],
+    ids=["greedy", "beam", "sample"],
+)
+def test_a_model_in_training_decodes_without_dropout_and_goes_on_training(tiny, decode):
+    model = tiny(dropout=0.5)
+    expected = decode(model.eval(), sources(0))
+    assert decode(model.train(), sources(0)).equal(expected)
+    assert all(module.training for module in model.modules())
+    with pytest.raises(ValueError):
+        decode(model, sources(0) + 100)  # ids beyond the vocabulary
+    assert model.training
+
+
 def test_decoding_fills_the_models_max_length_by_default(tiny):
     model = tiny(max_length=7)
     with torch.no_grad():
@@ -132,11 +151,13 @@ def test_decoding_fills_the_models_max_length_by_default(tiny):
 
 
 @settings(some, max_examples=25)
-@given(seed=st.integers(0, 10**6), sharpness=SHARPNESS, alpha=st.sampled_from([0.0, 0.6, 2.0]))
-def test_a_beam_of_one_is_greedy(tiny, seed, sharpness, alpha):
+@given(
+    seed=st.integers(0, 10**6), sharpness=SHARPNESS, length_penalty=st.sampled_from([0.0, 0.6, 2.0])
+)
+def test_a_beam_of_one_is_greedy(tiny, seed, sharpness, length_penalty):
     model, source = tiny(seed=seed, sharpness=sharpness), sources(seed)
     greedy = greedy_decode(model, source, max_length=10)
-    beam = beam_search(model, source, beam=1, max_length=10, alpha=alpha)
+    beam = beam_search(model, source, beam=1, max_length=10, length_penalty=length_penalty)
     assert beam.tolist() == greedy.tolist()
 
 
@@ -154,18 +175,25 @@ def all_sentences(V: int, max_length: int):
 @given(
     seed=st.integers(0, 10**6),
     sharpness=SHARPNESS,
-    alpha=st.sampled_from([0.0, 0.6, 1.0, 3.0]),
+    length_penalty=st.sampled_from([0.0, 0.6, 1.0, 3.0]),
     max_length=st.integers(2, 5),
 )
-def test_a_wide_beam_finds_the_best_of_all_sentences(tiny, seed, sharpness, alpha, max_length):
+def test_a_wide_beam_finds_the_best_of_all_sentences(
+    tiny, seed, sharpness, length_penalty, max_length
+):
     model = tiny(seed=seed, sharpness=sharpness, target_vocab_size=4)
     source = sources(seed, count=2)
     sentences = list(all_sentences(4, max_length))
     tokens, scores = beam_search(
-        model, source, beam=len(sentences), max_length=max_length, alpha=alpha, return_all=True
+        model,
+        source,
+        beam=len(sentences),
+        max_length=max_length,
+        length_penalty=length_penalty,
+        return_all=True,
     )
     for b in range(2):
-        penalty = [((5 + len(s) - 1) / 6) ** alpha for s in sentences]
+        penalty = [((5 + len(s) - 1) / 6) ** length_penalty for s in sentences]
         reference = [
             x / p for x, p in zip(log_p(model, source[b : b + 1], sentences), penalty, strict=True)
         ]
@@ -179,25 +207,29 @@ def test_a_wide_beam_finds_the_best_of_all_sentences(tiny, seed, sharpness, alph
 
 
 @some
-@given(seed=st.integers(0, 10**6), beam=st.integers(1, 5), alpha=st.sampled_from([0.0, 0.6, 2.0]))
-def test_returned_scores_are_those_of_teacher_forcing(tiny, seed, beam, alpha):
+@given(
+    seed=st.integers(0, 10**6),
+    beam=st.integers(1, 5),
+    length_penalty=st.sampled_from([0.0, 0.6, 2.0]),
+)
+def test_returned_scores_are_those_of_teacher_forcing(tiny, seed, beam, length_penalty):
     model, source = eager_to_end(tiny, seed), sources(seed, count=3)
     tokens, scores = beam_search(
-        model, source, beam=beam, max_length=9, alpha=alpha, return_all=True
+        model, source, beam=beam, max_length=9, length_penalty=length_penalty, return_all=True
     )
     assert tokens.shape[:2] == scores.shape == (3, beam)
     ended = (tokens == EOS).any(dim=2)
     assert (ended[:, :-1] >= ended[:, 1:]).all()  # a prefix is no sentence: it comes last
     falling = scores.diff(dim=1) <= 0
     assert (falling | (ended[:, :-1] > ended[:, 1:])).all()
-    best = beam_search(model, source, beam=beam, max_length=9, alpha=alpha)
+    best = beam_search(model, source, beam=beam, max_length=9, length_penalty=length_penalty)
     assert best.tolist() == tokens[:, 0].tolist()
     for b in range(3):
         sentences = tokens[b].tolist()
         expected = log_p(model, source[b : b + 1], sentences)
         for k, sentence in enumerate(sentences):
             n = sentence.index(EOS) if EOS in sentence else len(sentence) - 1
-            penalised = expected[k] / ((5 + n) / 6) ** alpha
+            penalised = expected[k] / ((5 + n) / 6) ** length_penalty
             assert scores[b, k].item() == pytest.approx(penalised, rel=1e-4, abs=1e-5)
     assert all(len(set(map(tuple, row))) == beam for row in tokens.tolist())
 
@@ -215,7 +247,7 @@ def test_a_beam_finds_what_greedy_misses(tiny):
     for seed in range(5):
         model, source = tiny(seed=seed), sources(seed)
         greedy = greedy_decode(model, source, max_length=6).tolist()
-        beam = beam_search(model, source, beam=8, max_length=6, alpha=0.0).tolist()
+        beam = beam_search(model, source, beam=8, max_length=6, length_penalty=0.0).tolist()
         for i in range(len(source)):
             one, other = log_p(model, source[i : i + 1], [greedy[i], beam[i]])
             better += other > one + 1e-4

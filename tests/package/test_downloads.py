@@ -282,18 +282,3 @@ def test_two_processes_at_once_both_get_the_right_files(site, cache):
     assert len(site.asked) == 20, "both processes must have downloaded every file"
     for name, size in stored_sizes(cache).items():
         assert size == len(site.files[f"raw/{name}"])
-
-
-def test_the_cache_lies_where_the_system_keeps_caches(monkeypatch, tmp_path):
-    for variable in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    for system, folder in (
-        ("linux", ".cache"),
-        ("darwin", "Library/Caches"),
-        ("win32", "AppData/Local"),
-    ):
-        monkeypatch.setattr(sys, "platform", system)
-        assert data._cache_folder() == tmp_path / folder / "transformer_lab"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "mine"))
-    assert data._cache_folder() == tmp_path / "mine" / "transformer_lab"

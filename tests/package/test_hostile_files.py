@@ -24,7 +24,7 @@ from transformer_lab import (
     save,
     train_tokenizer,
 )
-from transformer_lab.runs import METRICS, TOKENIZER
+from transformer_lab.runs import METRICS, PRETRAINED, TOKENIZER
 from transformer_lab.support.files import read_tensors, write_tensors
 from transformer_lab.training import STATE
 
@@ -53,7 +53,7 @@ def good(tmp_path_factory) -> Path:
     )
     save(Transformer(config), folder)
     tokenizer.save(folder / TOKENIZER)
-    (folder / METRICS).write_text('{"data": "dates", "beam": 1}')
+    (folder / METRICS).write_text('{"data": "dates", "beam": 1, "length_penalty": 0.6}')
     return folder
 
 
@@ -133,6 +133,33 @@ def test_every_truncation_is_refused(run, name):
     for end in {0, 1, 7, 8, 9, 100, len(whole) // 2, len(whole) - 1}:
         (run / name).write_bytes(whole[:end])
         refuses(run)
+
+
+def flip(path: Path, at: int, bits: int = 0b100) -> None:
+    """Change some bits of a byte of the numbers, `at` bytes before the end of the file."""
+    content = bytearray(path.read_bytes())
+    content[-at] ^= bits
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("at", [1, 4, 700])
+def test_a_flipped_bit_in_the_weights_is_refused(run, at):
+    flip(run / "weights.safetensors", at)
+    assert "its checksum is wrong" in refuses(run)
+
+
+@pytest.mark.parametrize("name", [".", "dates_0", "dates_1", "dates_2", "first_translator"])
+def test_a_flipped_bit_in_weights_that_come_with_the_course_is_refused(name, tmp_path):
+    folder = shutil.copytree(PRETRAINED / name, tmp_path / "copy")
+    load_run(folder)
+    flip(folder / "weights.safetensors", 1234)
+    assert "its checksum is wrong" in refuses(folder)
+
+
+def test_new_weights_may_replace_those_that_came_with_a_sum(tmp_path):
+    folder = shutil.copytree(PRETRAINED / "dates_0", tmp_path / "copy")
+    save(load(folder), folder)
+    load_run(folder)
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "config.json", TOKENIZER, METRICS])
@@ -345,8 +372,9 @@ def test_settings_of_many_megabytes_are_not_read(run):
         {"data": "dates", "beam": 2.0},
         {"data": "dates", "beam": 10**6},
         {"data": "dates", "beam": 10**30},
-        {"data": "dates", "beam": 1, "alpha": -1},
-        {"data": "dates", "beam": 1, "alpha": "0.6"},
+        {"data": "dates", "beam": 1},
+        {"data": "dates", "beam": 1, "length_penalty": -1},
+        {"data": "dates", "beam": 1, "length_penalty": "0.6"},
         {"data": "x" * 10_000, "beam": 1},
         {"data": ["dates"], "beam": 1},
         {"data": {"dates": 1}, "beam": 1},
@@ -384,6 +412,12 @@ def training_run(run) -> Path:
     folder = run / "training"
     fit(load(run), PAIRS, TRAINING, folder=folder, progress=False)
     return folder
+
+
+@pytest.mark.parametrize("name", [STATE, "checkpoints/step-00000001.safetensors"])
+def test_a_flipped_bit_in_a_training_is_refused(training_run, name):
+    flip(training_run / name, 5)
+    assert "its checksum is wrong" in refuses(training_run, go_on(training_run))
 
 
 def go_on(folder: Path):

@@ -20,10 +20,9 @@ from transformer_lab import (
     scaled_dot_product_attention,
 )
 from transformer_lab.config import PAD
-from transformer_lab.model import parameters_of
+from transformer_lab.saving import parameters_of
 
-# The same few examples every time: another one may be looked for with derandomize=False.
-some = settings(max_examples=12, deadline=None, derandomize=True)
+some = settings(max_examples=12)  # others in each run
 
 KINDS = st.fixed_dictionaries(
     {
@@ -32,7 +31,6 @@ KINDS = st.fixed_dictionaries(
         "num_encoder_layers": st.integers(0, 2),
         "num_decoder_layers": st.integers(0, 2),
         "pre_norm": st.booleans(),
-        "attention_bias": st.booleans(),
         "tie_embeddings": st.booleans(),
         "activation_dropout": st.booleans(),
     }
@@ -165,7 +163,7 @@ def test_a_call_that_is_refused_leaves_the_cache_as_it_was(tiny, wrong, read):
     elif wrong == "number of layers":
         del model.decoder.layers[-1]
     padding = torch.full((3, 2), PAD)
-    with pytest.raises(ValueError):
+    with pytest.raises((ValueError, RuntimeError)):
         model.decode(padding, memory, mask.float() if wrong == "mask" else mask, cache=cache)
     model.decoder.layers = torch.nn.ModuleList(layers)
     assert cache.length == read and not cache.has_padding

@@ -17,10 +17,10 @@ import torch
 import torch.distributed as dist
 from torch.testing import assert_close
 
-from benchmarks.lessons import sharded
+from benchmarks.lessons import l15_sharded as sharded
 from transformer_lab import cli, load, load_run, runs
 from transformer_lab.data import date_pairs
-from transformer_lab.model import parameters_of
+from transformer_lab.saving import parameters_of
 from transformer_lab.support.files import read_tensors
 from transformer_lab.training import loop
 from transformer_lab.training.checkpoints import snapshot_path
@@ -87,23 +87,23 @@ def work(name: str, folder: str) -> None:
     """Be the script that torchrun starts: train the dates; then, before parting, the dates again
     without interruption, and a sharded model."""
     signal.alarm(LIMIT)
-    folder, train, take_step = Path(folder), cli.train, loop._take_step
+    folder, train, learning_rate = Path(folder), cli.train, loop.learning_rate
 
-    def noted(objective, batch, optimizer, step, config):
+    def noted(step, d_model, config):  # what each step begins with
         with (folder / f"{name}.steps").open("a") as steps:
             steps.write(f"{step}\n")
         if name == "first" and step == CUT:  # the power of this machine fails
             os.killpg(0, signal.SIGKILL)
-        return take_step(objective, batch, optimizer, step, config)
+        return learning_rate(step, d_model, config)
 
     def then_more(*arguments, **settings):
         run = train(*arguments, **settings)
-        loop._take_step = take_step
+        loop.learning_rate = learning_rate
         train("dates", folder / "uninterrupted", **settings)
         train_sharded(folder / "sharded", folder / f"{dist.get_rank()}.json")
         return run
 
-    loop._take_step, cli.train = noted, then_more
+    loop.learning_rate, cli.train = noted, then_more
     train_dates(folder / "two")
 
 

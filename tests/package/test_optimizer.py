@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from transformer_lab import TrainConfig, Transformer, fit
 from transformer_lab.config import EOS
-from transformer_lab.model import parameters_of
+from transformer_lab.saving import parameters_of
 from transformer_lab.training.optimizer import MuonAndAdam, make_optimizer
 
 PAIRS = [([4, 5, EOS], [6, EOS]), ([5, EOS], [4, 6, EOS]), ([6, 4, EOS], [5, 5, EOS])]

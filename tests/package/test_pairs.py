@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transformer_lab import load_run, train
-from transformer_lab.data import load_pairs, pairs
-from transformer_lab.data.pairs import keep_splits, kept_splits, read_pairs, split_pairs
+from transformer_lab.data import load_pairs, pairs, reading
+from transformer_lab.data.pairs import keep_splits, kept_splits, split_pairs
+from transformer_lab.data.reading import read_pairs
 from transformer_lab.presets import fitted_settings
-from transformer_lab.runs import find_preset, score
+from transformer_lab.runs import find_preset
+from transformer_lab.scoring import score
 from transformer_lab.support.files import read_json, read_tensors
 from transformer_lab.training import STATE
 
@@ -61,7 +63,7 @@ def test_a_file_reads_the_same_gzipped_with_a_bom_and_with_the_line_ends_of_wind
 
 def test_only_a_newline_ends_a_line(tmp_path):
     (tmp_path / "odd").write_text("a\u2028b\tc\x85d\ne\x0cf\tg\x1eh\n", newline="\n")
-    assert read_pairs(tmp_path / "odd")[0] == [("a\u2028b", "c\x85d"), ("e\x0cf", "g\x1eh")]
+    assert read_pairs(tmp_path / "odd")[0] == [("a b", "c d"), ("e f", "g h")]
 
 
 BAD_LINES = "no tab\n\na\tb\tc\n\tempty\nempty\t \n" + "x" * 1001 + "\tlong\n"
@@ -85,12 +87,18 @@ def test_of_many_bad_lines_the_first_five_are_shown(tmp_path):
     (tmp_path / "words").write_text("word\n" * 1200)
     with pytest.raises(ValueError, match=r"1,200 without a tab \(line 1, 2, 3, 4, 5, …\)"):
         read_pairs(tmp_path / "words")
-    with pytest.raises(ValueError, match="no pair is left"):
-        read_pairs(tmp_path / "words", skip_bad=True)
+
+
+@pytest.mark.parametrize("skip_bad", [False, True])
+def test_nobody_is_told_to_leave_out_every_line(tmp_path, skip_bad):
+    (tmp_path / "columns").write_text("a\tb\tby whom\n" * 20)
+    with pytest.raises(ValueError, match="no pair is left") as caught:
+        read_pairs(tmp_path / "columns", skip_bad=skip_bad)
+    assert "skip_bad" not in str(caught.value)
 
 
 def test_a_gzip_bomb_is_not_unpacked(tmp_path, monkeypatch):
-    monkeypatch.setattr(pairs, "MAX_BYTES", 1000)
+    monkeypatch.setattr(reading, "MAX_BYTES", 1000)
     (tmp_path / "bomb").write_bytes(gzip.compress(b"0" * 1_000_000))
     with pytest.raises(ValueError, match="must hold at most 1,000 bytes, got more"):
         read_pairs(tmp_path / "bomb")

@@ -1,6 +1,7 @@
 """Figures, source code shown in notebooks, and the live curve."""
 
 import inspect
+import unicodedata
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -8,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.colors import to_rgb
+from wcwidth import wcswidth
 
 import transformer_lab.data
-from transformer_lab import causal_mask, notebook, plots, scaled_dot_product_attention
-from transformer_lab.diagrams import ROLE_COLORS
-from transformer_lab.notebook import LivePlot, show_source
+from course.figures import LivePlot, notebook, show_source
+from transformer_lab import causal_mask, plots, scaled_dot_product_attention
 from transformer_lab.plots import (
     attention_text,
     plot_attention,
@@ -145,12 +146,7 @@ def test_a_mask_is_dark_where_a_query_may_attend_and_crossed_where_not():
     assert crosses == {(i, j) for i in range(4) for j in range(4) if j > i}
 
 
-def test_colours_are_those_of_the_diagrams_and_weights_darken_steadily_in_grey():
-    assert {
-        "query": plots.QUERY,
-        "key": plots.KEY,
-        "value": plots.VALUE,
-    }.items() <= ROLE_COLORS.items()
+def test_weights_darken_steadily_in_grey():
     map = matplotlib.colormaps[plots.WEIGHTS]
     grey = [np.dot(to_rgb(map(x)), (0.299, 0.587, 0.114)) for x in np.linspace(0, 1, 20)]
     assert np.all(np.diff(grey) < 0) and grey[0] > 0.95
@@ -230,6 +226,56 @@ def test_attention_as_text_has_a_row_per_query_and_darker_blocks_for_more_weight
     ]
 
 
+LABELS = {
+    "Chinese": (["▁我", "喜欢", "猫", "。", "<eos>"], ["▁我", "喜欢", "猫", "。", "<eos>"]),
+    "Japanese and English": (["▁猫", "が", "<eos>"], ["▁cat", "▁the", "."]),
+    "full width": (["ＡＢ", "，"], ["１", "２３"]),
+    "Hebrew": (["▁שלום", "עולם", "1", "<eos>"], ["▁שלום", "▁good", "עולם", "!"]),
+    "Arabic": (["▁مرحبا", "٢٠١٩", "<eos>"], ["مرحبا", "٢٠", "١", "ب"]),
+    "accents in two characters": (["cafe\u0301", "te\u0302\u0301ng"], ["e\u0301", "a\u0302"]),
+    "Thai": (["▁น้ำ", "ที่"], ["▁น้ำ", "ที่", "ก"]),
+    "Hindi": (["▁बिल्ली", "है"], ["▁बिल्ली", "है"]),
+    "emoji": (["🙂", "a"], ["🙂", "👨‍👩‍👧", "b"]),
+}
+
+
+@pytest.mark.parametrize(("rows", "columns"), LABELS.values(), ids=LABELS)
+def test_attention_as_text_is_aligned_in_cells_of_a_terminal(rows, columns):
+    table = np.eye(len(rows), len(columns))
+    lines = attention_text(table, rows, columns).splitlines()
+    header, body = lines[: -len(rows)], lines[-len(rows) :]
+    margin = max(map(wcswidth, rows)) + 1
+    for i, line in enumerate(body):
+        start = line.find("█")
+        assert start < 0 or wcswidth(line[:start]) == margin + 2 * i
+        assert rows[i] in line
+    for i, column in enumerate(columns):  # each letter in the cells of its column, read downwards
+        read = ""
+        for line in header:
+            ends = [wcswidth(line[:n]) for n in range(len(line) + 1)]
+            inside = [c for c, at in zip(line, ends, strict=False) if 0 <= at - margin - 2 * i < 2]
+            read += "".join(inside)
+        assert letters_alone(read) == letters_alone(column)
+
+
+def letters_alone(text: str) -> list[str]:
+    """Return its letters, sorted, as a mark may stand at the edge of the next cell."""
+    return sorted(c for c in text if unicodedata.category(c)[0] in "LN")
+
+
+@pytest.mark.parametrize("name", ["Hebrew", "Arabic"])
+def test_text_from_right_to_left_does_not_turn_a_line_round(name):
+    """What lies between two letters goes from left to right: a mark follows each of them."""
+    rows, columns = LABELS[name]
+    for line in attention_text(np.eye(len(rows), len(columns)), rows, columns).splitlines():
+        kinds = [unicodedata.bidirectional(c) for c in line]
+        for i, kind in enumerate(kinds):
+            if kind in ("R", "AL", "AN"):
+                after = next((k for k in kinds[i + 1 :] if k in ("L", "WS")), "L")
+                assert after == "L", "a space before the mark would be turned"
+    assert "\u200e" not in attention_text([[1.0]], ["▁猫"], ["cat"])
+
+
 # ---- In a notebook
 
 
@@ -267,7 +313,7 @@ def test_outside_a_notebook_source_is_printed(capsys):
     show_source(transformer_lab.data)
     assert capsys.readouterr().out.startswith("# transformer_lab/data/__init__.py\n\n")
     show_source(LivePlot.__call__)
-    assert capsys.readouterr().out.startswith("# transformer_lab/notebook.py\n\ndef __call__(")
+    assert capsys.readouterr().out.startswith("# course/figures/notebook.py\n\ndef __call__(")
 
 
 def test_a_live_plot_is_one_picture_redrawn_now_and_then_and_at_the_end(screen, monkeypatch):

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import unicodedata
 
 import pytest
 import torch
@@ -263,3 +264,46 @@ def test_a_text_that_spells_a_special_token_is_no_special_token(tmp_path):
     assert tokenizer.decode(tokenizer.encode(text)) == text
     tokenizer.save(tmp_path / "tokenizer.json")
     assert Tokenizer.load(tmp_path / "tokenizer.json").encode(text) == tokenizer.encode(text)
+
+
+# ---- Scripts without spaces
+
+CLAUSES = {  # what repeats, and with what it changes
+    "Chinese": ("我昨天在学校里看见了他", "猫狗鸟鱼马牛羊虎"),
+    "Japanese": ("わたしはきのうがっこうでみた", "猫犬鳥魚馬牛羊虎"),
+    "katakana": ("コンピューターデスクトップ", "猫犬鳥魚馬牛羊虎"),
+    "Thai": ("เมื่อวานนี้ฉันเห็นเขาที่โรงเรียน", "กขคงจฉชซ"),
+    "Khmer": ("ម្សិលមិញខ្ញុំឃើញគាត់នៅសាលា", "កខគឃងចឆជ"),
+    "Lao": ("ມື້ວານນີ້ຂ້ອຍເຫັນລາວຢູ່ໂຮງຮຽນ", "ກຂຄງຈຊຍດ"),
+    "Burmese": ("မနေ့ကကျွန်တော်သူ့ကိုကျောင်းမှာတွေ့တယ်", "ကခဂဃငစဆဇ"),
+}
+
+
+def letters_of(piece: str) -> str:
+    """Return a piece without the space before it and the marks on its letters."""
+    return "".join(c for c in piece.removeprefix("▁") if unicodedata.category(c)[0] != "M")
+
+
+@pytest.mark.parametrize(("clause", "others"), CLAUSES.values(), ids=CLAUSES)
+def test_a_clause_without_spaces_becomes_no_piece(clause, others):
+    texts = [f"{clause}，{other}{clause}。" for other in others] * 20
+    tokenizer = train_tokenizer([*texts, *TEXTS], 600)
+    pieces = tokenizer.tokens(tokenizer.encode(texts[0]))[:-1]
+    assert "".join(pieces) == f"▁{texts[0]}" and tokenizer.decode(tokenizer.encode(texts[0]))
+    assert max(len(letters_of(piece)) for piece in pieces) == 1
+
+
+def test_words_between_letters_without_spaces_stay_words():
+    texts = ["我有3000个iPhone手机，很好。", "他的 iPhone 3000 也好"] * 40
+    tokenizer = train_tokenizer(texts, 200)
+    pieces = ["▁我", "有", "3000", "个", "iPhone", "手", "机", "，", "很", "好", "。"]
+    assert tokenizer.tokens(tokenizer.encode(texts[0]))[:-1] == pieces
+
+
+def test_a_new_vocabulary_is_cut_in_the_same_way_when_it_is_loaded(tmp_path):
+    texts = ["我喜欢猫，你喜欢狗。", "A man likes cats."] * 9
+    tokenizer = train_tokenizer(texts, 60)
+    tokenizer.save(tmp_path / "tokenizer.json")
+    assert Tokenizer.load(tmp_path / "tokenizer.json").encode_batch(texts) == (
+        tokenizer.encode_batch(texts)
+    )

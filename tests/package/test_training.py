@@ -21,7 +21,6 @@ from transformer_lab import (
     TrainConfig,
     Transformer,
     average_checkpoints,
-    evaluate,
     fit,
     load,
     load_run,
@@ -30,9 +29,10 @@ from transformer_lab import (
     sequence_loss,
     train,
     train_step,
+    validate,
 )
 from transformer_lab.config import EOS, PAD
-from transformer_lab.model import parameters_of
+from transformer_lab.saving import parameters_of
 from transformer_lab.support.files import read_tensors
 from transformer_lab.training import STATE, loop
 from transformer_lab.training.checkpoints import identity_of, load_state
@@ -79,15 +79,15 @@ class Interruption(Exception):
 @pytest.fixture
 def interrupt(monkeypatch):
     """Return a function after which training is interrupted before the given step."""
-    take_step = loop._take_step
+    learning_rate = loop.learning_rate  # what each step begins with
 
     def before(last: int | None) -> None:
-        def stop_or_go(objective, batch, optimizer, step, config):
+        def stop_or_go(step, d_model, config):
             if step == last:
                 raise Interruption
-            return take_step(objective, batch, optimizer, step, config)
+            return learning_rate(step, d_model, config)
 
-        monkeypatch.setattr(loop, "_take_step", stop_or_go)
+        monkeypatch.setattr(loop, "learning_rate", stop_or_go)
 
     return before
 
@@ -153,7 +153,7 @@ def test_a_run_on_pairs_that_are_no_list_goes_on_with_the_same_ones(tiny, tmp_pa
 def test_pairs_for_validation_are_checked_before_the_first_step(
     tiny, monkeypatch, without_shape_checks
 ):
-    monkeypatch.setattr(loop, "_take_step", lambda *_: pytest.fail("a step was taken"))
+    monkeypatch.setattr(loop, "train_step", lambda *_, **__: pytest.fail("a step was taken"))
     with pytest.raises(ValueError, match="pairs must be a list"):
         fit(fresh(tiny), PAIRS, CONFIG, valid_pairs=[3], progress=False)
 
@@ -267,31 +267,6 @@ def test_a_run_that_started_with_other_weights_is_another_run(tiny, tmp_path):
             run(tiny, config, start=start, folder=tmp_path / folder)
 
 
-@pytest.mark.parametrize("seed", [None, 1])
-def test_a_run_of_before_a_start_was_stored_goes_on(tiny, tmp_path, monkeypatch, seed):
-    start = None if seed is None else parameters_of(fresh(tiny, seed=seed))
-    with monkeypatch.context() as patch:
-        patch.setattr(loop, "identity_of", lambda *all: without_start(identity_of(*all)))
-        run(tiny, replace(CONFIG, steps=6), start=start, folder=tmp_path)
-    notes = read_tensors(tmp_path / STATE)[1]
-    assert {*notes["identity"]} == {"model", "training", "data"}
-    assert run(tiny, start=start, folder=tmp_path)[1][-1]["step"] == 9
-
-
-def without_start(identity: dict) -> dict:
-    return {name: part for name, part in identity.items() if name != "start"}
-
-
-def test_a_run_of_before_a_setting_was_there_goes_on(tiny):
-    """What a folder of before does not hold may not be asked of it."""
-    identity = identity_of(fresh(tiny), CONFIG, PAIRS)
-    sizes = "d_ff d_model max_length num_decoder_layers num_encoder_layers num_heads"
-    sizes += " source_vocab_size target_vocab_size"
-    kinds = "attention_bias dropout pre_norm tie_embeddings"
-    assert {*identity["model"]} == {*sizes.split(), *kinds.split()}
-    assert not {"steps", "schedule", "optimizer"} & {*identity["training"]}
-
-
 def test_a_rate_that_falls_to_zero_belongs_to_a_number_of_steps(tiny, tmp_path):
     config = replace(CONFIG, schedule="linear", checkpoint_every=1)
     history = run(tiny, config, folder=tmp_path)[1]
@@ -379,7 +354,7 @@ def test_training_learns(tiny):
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = Transformer(sizes)
-    before = evaluate(model, pairs)
+    before = validate(model, pairs)
     config = TrainConfig(
         steps=160, max_tokens=60, warmup=100, checkpoint_every=160, average=1, label_smoothing=0.0
     )
@@ -392,7 +367,7 @@ def test_training_learns(tiny):
         on_record=lambda records: seen.append(len(records)),
         progress=False,
     )
-    after = evaluate(model, pairs)
+    after = validate(model, pairs)
     assert after["loss"] < 0.3 < 2.0 < before["loss"] and after["accuracy"] > 0.9
     assert [record["step"] for record in history] == [*range(20, 161, 20)]
     assert seen == [*range(1, 9)]
@@ -431,10 +406,10 @@ def test_a_long_gradient_is_clipped(tiny):
 
 def test_evaluation_does_not_depend_on_the_batches_or_the_mode(tiny):
     model = fresh(tiny).train()
-    scores = evaluate(model, PAIRS, max_tokens=8)
+    scores = validate(model, PAIRS, max_tokens=8)
     assert model.training
     model.eval()
-    again = evaluate(model, PAIRS)
+    again = validate(model, PAIRS)
     assert not model.training
     losses, hits, count = 0.0, 0, 0
     for source, target in PAIRS:
@@ -609,7 +584,7 @@ def test_a_good_loss_looks_at_the_numbers_once_and_builds_no_message():
 def test_evaluate_leaves_the_mode_as_it_was_even_if_it_fails(tiny):
     model = fresh(tiny).train()
     with pytest.raises(ValueError, match="from 0 to"):
-        evaluate(model, [([4, EOS], [99, EOS])])
+        validate(model, [([4, EOS], [99, EOS])])
     assert model.training
 
 
@@ -618,7 +593,7 @@ def test_the_state_is_read_without_a_side_effect(tiny, tmp_path):
     model = fresh(tiny)
     before = {name: p.detach().clone() for name, p in parameters_of(model).items()}
     files = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
-    state = load_state(tmp_path, identity_of(model, CONFIG, PAIRS))
-    assert state.step == CONFIG.steps and list(state.snapshots) == [6, 9]
+    history, snapshots, _ = load_state(tmp_path, identity_of(model, CONFIG, PAIRS))
+    assert history[-1]["step"] == CONFIG.steps and list(snapshots) == [6, 9]
     assert all(torch.equal(before[name], p) for name, p in parameters_of(model).items())
     assert files == {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}

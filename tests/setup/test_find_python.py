@@ -95,3 +95,15 @@ def test_it_works_from_any_folder(python, call, project, tmp_path):
     python("python3", (3, 11, 0))
     result = call("sh", f"{project}/.setup/setup.sh", cwd=tmp_path)
     assert result.stdout.strip() == "python3 runs .setup/install.py"
+
+
+def test_a_shim_of_pyenv_that_refuses_is_told_as_such(add, set_up):
+    add("python3", "echo 'pyenv: python3: command not found' >&2; exit 127")
+    said = complaint(set_up())
+    assert "python3 is pyenv's" in said and "pyenv local" in said
+
+
+def test_a_python_beside_a_shim_that_refuses_is_taken(python, add, set_up):
+    add("python3", "echo 'pyenv: python3: command not found' >&2; exit 127")
+    python("python3.12", (3, 12, 1))
+    assert chosen(set_up()) == "python3.12"

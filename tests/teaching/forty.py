@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from transformer_lab.checking import course_folder
+from course.checking import course_folder
 
 LESSON = "02_scaled_dot_product_attention"
 TASKS = (
@@ -170,11 +170,11 @@ def forty(outside: Path, port: int) -> dict[str, HandIn]:
             "reads solutions": one(
                 instead(
                     "attend_one",
-                    "from transformer_lab.checking import load_notebook\n"
+                    "from course.checking import load_notebook\n"
                     f"THEIRS = load_notebook({str(solution)!r})\nattend_one = THEIRS['attend_one']",
                 ),
                 {2: WRONG},
-                "imports transformer_lab.checking",
+                "imports course.checking",
                 "solutions/",
             ),
             "package's answer": one(
@@ -196,7 +196,7 @@ def forty(outside: Path, port: int) -> dict[str, HandIn]:
             ),
             "patches diagnosis": one(
                 also(
-                    "from transformer_lab.checking import diagnosis\n"
+                    "from course.checking import diagnosis\n"
                     "DONE = setattr(diagnosis, 'close', lambda *_: True)"
                 ),
                 ALTERED,

@@ -6,7 +6,7 @@ import keyword
 import re
 import tokenize
 
-from teaching.generate.course import ROOT
+from course.lessons import ROOT
 
 BODY = re.compile(r"### BEGIN SOLUTION\n(.*?)### END SOLUTION", re.DOTALL)
 SHORT = 12  # tokens; a line such as `B, H, L, d_k = x.shape` is anybody's
@@ -33,7 +33,7 @@ def answers(stem):
     path = ROOT / "solutions" / f"{stem}.ipynb"
     for cell in json.loads(path.read_text("utf-8"))["cells"] if path.exists() else []:
         source = "".join(cell["source"])
-        for body in BODY.findall(source):
+        for body in BODY.findall(source) if cell["cell_type"] == "code" else []:
             task = re.search(r"^(?:def|class) (\w+)", source, re.MULTILINE)[1]
             for line in body.splitlines() if not task.startswith("predicted_") else []:
                 if shape(line):

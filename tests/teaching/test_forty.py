@@ -19,15 +19,13 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import forty as class_
 
-from transformer_lab.checking import course_folder
-from transformer_lab.checking.progress import tasks_in
-from transformer_lab.grading.rubric import points_of
-from transformer_lab.grading.submissions import visible
+from course.checking import course_folder
+from course.checking.progress import tasks_in
+from course.grading.submissions import visible
 
 pytestmark = [pytest.mark.teaching, pytest.mark.timeout(1800)]
 TOTAL = sum(
-    points_of(class_.LESSON, task.names)
-    for task in tasks_in(course_folder() / "solutions" / f"{class_.LESSON}.ipynb")
+    task.points for task in tasks_in(course_folder() / "solutions" / f"{class_.LESSON}.ipynb")
 )
 
 
@@ -66,7 +64,7 @@ def graded(tmp_path_factory):
         start = time.monotonic()
         done = subprocess.run(
             [
-                *(sys.executable, "-m", "transformer_lab", "grade", submissions, "--lesson", "02"),
+                *(sys.executable, "-m", "course", "grade", submissions, "--lesson", "02"),
                 *("--output", marks, "--jobs", "2", "--seconds", "20", "--memory", "2"),
             ],
             capture_output=True,

@@ -58,10 +58,15 @@ def prose_of(name, text):
 def answers():
     """Each line of a solution's body that no hint, lesson, check or module shows as well."""
     solutions = sorted((ROOT / "solutions").glob("*.ipynb"))
-    cells = ["".join(c["source"]) for path in solutions for c in maker.read(path)["cells"]]
+    cells = ["".join(c["source"]) for path in solutions for c in maker.read_notebook(path)["cells"]]
     bodies = "\n".join(body for cell in cells for body in BODY.findall(cell))
     shown = lines_of("\n".join(BODY.sub("", cell) for cell in cells))
-    for kind in ("notebooks/*.ipynb", "tests/exercises/*.py", "transformer_lab/**/*.py"):
+    for kind in (
+        "notebooks/*.ipynb",
+        "tests/exercises/*.py",
+        "transformer_lab/**/*.py",
+        "course/**/*.py",
+    ):
         for path in ROOT.glob(kind):
             shown |= lines_in(path.name, path.read_bytes())
     return lines_of(bodies) - shown
@@ -89,18 +94,20 @@ def test_it_holds_the_course_and_nothing_else(handed_out):
     tops = {"README.md", "LICENSE", "pyproject.toml", "constraints.txt"}
     assert {name for name in files if "/" not in name} == tops
     folders = {name.split("/")[0] for name in files if "/" in name}
-    assert folders == {"notebooks", "exercises", "transformer_lab", "benchmarks"}
-    for kind, count in (("notebooks/", 4), ("exercises/", 3), ("transformer_lab/checks/", 4)):
+    assert folders == {"notebooks", "exercises", "transformer_lab", "course", "benchmarks"}
+    evidence = len([*(ROOT / "notebooks" / "evidence").glob("0[0-3]_*.ipynb")])
+    counts = {"notebooks/": 4 + evidence, "exercises/": 3, "course/checks/": 4}
+    for kind, count in counts.items():
         assert len([name for name in files if name.startswith(kind)]) == count, kind
     for name, content in files.items():
         assert "__pycache__" not in name and ".git" not in name
         assert b"BEGIN SOLUTION" not in content, name
 
 
-def test_a_readme_of_one_page_names_every_lesson(handed_out):
+def test_the_readme_names_every_lesson(handed_out):
     text = (handed_out / "README.md").read_text()
-    assert len(text.splitlines()) <= 60 and "{" not in text
-    for path in (handed_out / "notebooks").iterdir():
+    assert "{" not in text
+    for path in (handed_out / "notebooks").glob("*.ipynb"):
         assert f"](notebooks/{path.name})" in text
     assert "lessons 00 to 03" in text and "02 · Scaled dot-product attention" in text
 
@@ -199,7 +206,7 @@ def test_installed_from_the_zip_check_and_progress_work_in_any_folder(
 
     (tmp_path / "right.py").write_text(
         "import torch, transformer_lab\n"
-        "from transformer_lab.checking import check\n"
+        "from course import check\n"
         "print(transformer_lab.__file__)\n"
         "def stable_softmax(x, dim): return torch.softmax(x, dim)\n"
         "check(stable_softmax)\n"
@@ -212,9 +219,47 @@ def test_installed_from_the_zip_check_and_progress_work_in_any_folder(
     assert passed == "✓ stable_softmax: all checks passed."
     assert "This is the answer when `dim` is ignored" in done.stderr
 
-    lost = call(installed / "transformer-lab", "progress")
+    lost = call(installed / "transformer-course", "progress")
     assert lost.returncode == 2 and f"{tmp_path} holds no exercise" in lost.stderr
     shutil.copytree(handed_out / "exercises", tmp_path / "exercises")
-    tasks = json.loads(call(installed / "transformer-lab", "progress", "--json").stdout)
+    tasks = json.loads(call(installed / "transformer-course", "progress", "--json").stdout)
     assert {task["lesson"][:2] for task in tasks} == {"01", "02", "03"}
     assert {task["state"] for task in tasks} == {"not written yet"}
+
+
+@pytest.mark.teaching
+def test_work_moves_into_the_next_zip_and_its_answers_stay(installed, handed_out, tmp_path):
+    """Also where the package is elsewhere, and the folder has only notebooks/ and exercises/."""
+    course = tmp_path / "transformer-lab-00-03"
+    shutil.copytree(handed_out, course)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    def call(*arguments):
+        command = [installed / "transformer-course", *arguments]
+        done = subprocess.run(command, cwd=course, env=environment, capture_output=True, text=True)
+        assert done.stderr == ""
+        return done.stdout
+
+    notebooks = [name for name in files_in(course) if name.endswith(".ipynb")]
+    assert f"{len(notebooks)} new in" in call("update")
+    mine = course / "work" / "02b_exercises_scaled_dot_product_attention.ipynb"
+    text = mine.read_text("utf-8")
+    stub = r"raise NotImplementedError(\"not written yet\")"
+    at = text.index(stub, text.index("def stable_softmax"))
+    mine.write_text(text[:at] + "return torch.softmax(x, dim)" + text[at + len(stub) :], "utf-8")
+    (later := tmp_path / "transformer-lab-00-04").mkdir()
+    for folder in ("notebooks", "exercises"):
+        shutil.copytree(course / folder, later / folder)
+    exercise = later / "exercises" / mine.name.replace("b_exercises", "")
+    corrected = maker.read_notebook(exercise)
+    corrected["cells"][0]["source"] += ["\n\nCorrected."]
+    exercise.write_text(maker.text_of(maker.stamp(corrected)), "utf-8")
+    (course / "work").rename(later / "work")
+    course = later
+    assert "Corrected" not in (later / "work" / mine.name).read_text("utf-8")
+    assert "yours, and kept: 1 cells" in call("update")
+    assert "Corrected." in (later / "work" / mine.name).read_text("utf-8")
+    states = {
+        task["names"][0]: task["state"] for task in json.loads(call("progress", "02", "--json"))
+    }
+    assert states["stable_softmax"] == "passed" and states["attend_one"] == "not written yet"

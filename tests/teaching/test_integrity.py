@@ -7,12 +7,12 @@ import sys
 import pytest
 import torch
 
-from transformer_lab.checking import CheckFailed, check_files, course_folder, load_notebook
-from transformer_lab.checking import diagnosis as words
-from transformer_lab.checking.child import judge
-from transformer_lab.checking.course import run_checks
-from transformer_lab.checking.integrity import Everything, Seal, refuses_junk
-from transformer_lab.checking.progress import tasks_in
+from course.checking import CheckFailed, check_files, course_folder, load_notebook
+from course.checking import diagnosis as words
+from course.checking.child import judge
+from course.checking.course import run_checks
+from course.checking.integrity import Everything, Seal, refuses_junk
+from course.checking.progress import tasks_in
 
 SOLVED = sorted((course_folder() / "solutions").glob("[0-9][0-9]_*.ipynb"))
 
@@ -76,8 +76,8 @@ def test_the_seal_notices_what_was_changed_inside_a_function(monkeypatch):
 def test_what_pytorch_does_to_itself_breaks_no_seal(line):
     program = f"""
 import torch
-from transformer_lab.checking.child import import_what_is_lazy
-from transformer_lab.checking.integrity import Seal
+from course.checking.child import import_what_is_lazy
+from course.checking.integrity import Seal
 import_what_is_lazy([{line!r}])
 seal = Seal()
 exec({line!r})

@@ -17,11 +17,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import forty as class_
 
-from transformer_lab.checking import course_folder, isolation
-from transformer_lab.checking.isolation import MEANS, Walls, copy_course, walls
-from transformer_lab.checking.records import Canary, Judged, Loaded, Ready, decode, encode
-from transformer_lab.checking.sandbox import PACKAGE
-from transformer_lab.grading import grade as command
+from course.checking import course_folder, isolation
+from course.checking.isolation import MEANS, Walls, copy_course, walls
+from course.checking.records import Canary, Judged, Loaded, Ready, decode, encode
+from course.checking.sandbox import COURSE, LIBRARY
+from course.grading import grade as command
 
 PROBE = """
 import json, os, socket
@@ -67,7 +67,7 @@ def test_behind_the_walls_there_is_nothing_to_reach(tmp_path, means):
     secret = tmp_path / "secret"
     secret.write_text("theirs")
     try:
-        with walls(course_folder(), PACKAGE, [], 2**30, means) as around:
+        with walls(course_folder(), (COURSE, LIBRARY), [], 2**30, means) as around:
             found = probe(around, secret)
     except ValueError:
         pytest.skip(f"{means} does not work here")
@@ -94,7 +94,7 @@ def test_without_walls_it_is_said_loudly_and_the_teachers_files_are_refused(tmp_
 
 @pytest.mark.serial
 def test_a_grading_ends_no_child_of_another_one(tmp_path):
-    with walls(course_folder(), PACKAGE, [], 2**30) as around:
+    with walls(course_folder(), (COURSE, LIBRARY), [], 2**30) as around:
         if not around._can_change_user:
             pytest.skip("only root can give each child a user of its own")
         both = [Walls(around.course, around.scratch, [], 2**30, means=around.means) for _ in "12"]
@@ -124,7 +124,7 @@ def test_a_folder_beside_a_hidden_one_is_not_the_teachers(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text("x")
     program = f"""
-from transformer_lab.checking.child import _watch
+from course.checking.child import _watch
 told = []
 _watch(told.append, "/nowhere", [{str(tmp_path / "attention")!r}], False)
 open({str(tmp_path / "attention-course" / "file")!r}).close()
@@ -163,10 +163,10 @@ def test_folders_deeper_than_python_deletes_do_not_end_the_class(tmp_path, monke
 
 
 def test_a_course_that_was_handed_out_has_its_checks_in_the_package(tmp_path):
-    package = tmp_path / "course" / "transformer_lab"
+    package = tmp_path / "installed" / "course"
     (package / "checks").mkdir(parents=True)
     (package / "checks" / "test_01_x.py").write_text("")
-    copied = copy_course(package.parent, package, tmp_path / "copy")
+    copied = copy_course(package.parent, [package], tmp_path / "copy")
     assert (copied / "tests" / "exercises" / "test_01_x.py").is_file()
 
 
@@ -183,12 +183,12 @@ def test_what_does_not_work_is_not_taken(monkeypatch):
     monkeypatch.setattr(
         shutil, "which", lambda name: None if name in ("bwrap", "unshare") else real(name)
     )
-    with walls(course_folder(), PACKAGE, [], 2**30) as around:
+    with walls(course_folder(), (COURSE, LIBRARY), [], 2**30) as around:
         assert around.means == "none" and "NO ISOLATION" in around.warning
     for means in MEANS[:2]:
         with (
             pytest.raises(ValueError, match=f"{means} does not work"),
-            walls(course_folder(), PACKAGE, [], 2**30, means),
+            walls(course_folder(), (COURSE, LIBRARY), [], 2**30, means),
         ):
             pass
 
@@ -204,7 +204,7 @@ def stopped(tmp_path, how):
     loop = class_.attend(DEAF)
     hand_ins = {"anna": class_.one(json.dumps(class_.solved())), "zoe": class_.one(loop)}
     class_.write(tmp_path / "in", hand_ins)
-    line = [sys.executable, "-m", "transformer_lab", "grade", str(tmp_path / "in"), "--lesson=02"]
+    line = [sys.executable, "-m", "course", "grade", str(tmp_path / "in"), "--lesson=02"]
     line += ["--output", str(tmp_path / "out"), "--jobs", "1", "--seconds", "300"]
     # A process that a shell starts in the background ignores SIGINT, and so do its children.
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)

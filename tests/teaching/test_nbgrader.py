@@ -14,7 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from transformer_lab.checking.progress import tasks_in
+from course.checking.progress import tasks_in
 
 ROOT = Path(__file__).resolve().parents[2]
 SOLUTIONS = sorted((ROOT / "solutions").glob("[0-9][0-9]_*.ipynb"))
@@ -50,7 +50,7 @@ def test_each_cell_has_the_metadata_of_its_kind(course, solution):
     assert all(c["metadata"]["nbgrader"]["locked"] for c in checks)
     for check in checks:
         first, *_, last = check["source"]
-        assert first == "from transformer_lab.checking import check\n"
+        assert first == "from course import check\n"
         assert last.endswith(", graded=True)")
     assert {name_of(c): c["metadata"]["nbgrader"]["points"] for c in checks} == {
         "-".join(["check", *t.names]): max(1, round(t.minutes * t.difficulty / 10)) for t in tasks
@@ -131,7 +131,9 @@ MARKS |= {"repaired_context": 6}
 
 def hand_ins(release):
     """Return by student a notebook, and the tasks that it must get no marks for."""
-    solved = {c["id"]: c for c in maker.read(ROOT / "solutions" / f"{LESSON}.ipynb")["cells"]}
+    solved = {
+        c["id"]: c for c in maker.read_notebook(ROOT / "solutions" / f"{LESSON}.ipynb")["cells"]
+    }
 
     def right(**changed):
         notebook = json.loads(json.dumps(release))

@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 
 import transformer_lab as lab
-from teaching.generate import bugs, course, paper
+from course import lessons as course
+from teaching.generate import bugs, paper
 
 sys.path.insert(0, str(course.ROOT / "tests" / "answers"))
 from catalogue import solutions
@@ -123,16 +124,17 @@ def q03_counts(g):
     return {"parameters": count, "weights": weights.numel(), "one": weights[0, 0].numel()}
 
 
-def q03_mixture(g):
-    z = np.array([g["p"], 1 - g["p"]])  # in the basis a, b of independent numbers
-    share = z**2 / (z @ z)
-    return {"first": share[0], "second": share[1]}
+def q03_looks(g):
+    shares = np.array([[p, 1 - p] for p in g["shares"]])
+    a, b = np.linalg.solve(shares, g["brought"])
+    return {"a": a, "b": b}
 
 
-def q03_strides(g):
-    x = torch.zeros(g["tokens"], g["heads"] * g["d_k"])
-    right = x.view(g["tokens"], g["heads"], g["d_k"]).transpose(0, 1)
-    return {"right": right.stride(), "wrong": x.view(g["heads"], g["tokens"], g["d_k"]).stride()}
+def q03_messages(g):
+    blocks = tensor(g["w_o"]).split(2)
+    pairs = zip(g["heads"], blocks, strict=True)
+    messages = [(tensor(head) @ block).tolist() for head, block in pairs]
+    return {"messages": messages, "output": tensor(g["heads"]).flatten() @ tensor(g["w_o"])}
 
 
 def q04_three_ways(g):

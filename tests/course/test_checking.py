@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import transformer_lab
-from transformer_lab.checking import (
+from course.checking import (
     CannotCheck,
     CheckFailed,
     check,
@@ -27,16 +27,20 @@ from transformer_lab.checking import (
     target_folder,
     task_from,
 )
-from transformer_lab.checking import course as course_module
-from transformer_lab.checking.diagnosis import (
+from course.checking import course as course_module
+from course.checking.diagnosis import (
     expect_error,
     expect_learning,
     expect_no_memory,
     expect_predictions,
     random_weights,
 )
-from transformer_lab.checking.own_work import require_own_work
-from transformer_lab.checking.sandbox import NOT_WRITTEN, NotWritten, is_library, run_check
+from course.checking.notebooks import load_cells
+from course.checking.own_work import require_own_work
+from course.checking.progress import tasks_in
+from course.checking.sandbox import NOT_WRITTEN, NotWritten, is_library, run_check
+
+EXERCISES = sorted((course_module.course_folder() / "exercises").glob("*.ipynb"))
 
 
 def why(actual, expected, *arguments, **options):
@@ -552,7 +556,7 @@ def test_a_check_that_needs_more_than_there_is_says_so(course):
 
 
 def test_without_a_course_the_error_says_what_to_do(tmp_path, monkeypatch):
-    monkeypatch.setattr(course_module, "PACKAGE", tmp_path / "site" / "package")
+    monkeypatch.setattr(course_module, "COURSE", tmp_path / "site" / "package")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="pip install -e"):
         course_module.course_folder()
@@ -719,6 +723,21 @@ def test_a_cell_that_cannot_be_loaded_leaves_the_others(tmp_path):
     assert names["g"]() == 1 and len(names["__problems__"]) == 2
     with pytest.raises(CheckFailed, match=r"defines no f.*cell 1, line 1"):
         task_from(names, "f")
+
+
+@pytest.mark.parametrize("path", EXERCISES, ids=lambda path: path.stem)
+def test_without_its_import_cell_a_task_says_so_once_and_of_itself_alone(path):
+    cells = read_cells(path)
+    assert "import torch" in cells.pop(1)[1]
+    names = load_cells(cells, path.stem)
+    lost = {name for task in tasks_in(path) for name in task.names} - names.keys()
+    assert lost
+    for task in lost:
+        with pytest.raises(CheckFailed) as refused:
+            task_from(names, task)
+        message = str(refused.value)
+        assert message.count("NameError") == message.count(".ipynb") == 1, message
+        assert "The imports stand in the first cell" in message, message
 
 
 def test_two_notebooks_do_not_share_names(tmp_path):

@@ -1,12 +1,14 @@
-"""`transformer-lab progress`: the learner's table."""
+"""`transformer-course progress`: the learner's table."""
 
 import argparse
 import json
 
 import pytest
 
-from transformer_lab.checking import course as course_module
-from transformer_lab.checking import progress
+from course.checking import course as course_module
+from course.checking import progress
+from course.checking.notebooks import read_notebook
+from course.workplace import stamp
 
 HEADING = """## Task {number} · Something: {names}
 
@@ -88,8 +90,28 @@ def test_the_table_names_the_next_task_and_the_exit_code_says_that_there_is_one(
     assert progress.progress() == 1
     table = capsys.readouterr().out
     assert "1 a" in table and "★★☆☆☆" in table and "✓ passed" in table
-    assert "1 of 2 passed." in table and "About 15 minutes to go." in table
+    assert "1 of 2 passed." in table and "About 15 min to go." in table
     assert "Next: task 2 of 01_x, b, c." in table
+
+
+def test_one_lesson_is_shown_alone_and_reasons_stand_on_lines_of_their_own(course, capsys):
+    (course / "tests" / "exercises" / "test_02_y.py").write_text("def test_d(d): pass\n")
+    (course / "solutions" / "02_y.ipynb").write_text(
+        notebook(HEADING.format(number=1, names="`d`"))
+    )
+    hand_in(course, "def a(): return 5", "def b(): return 2", "def c(): return 3")
+    assert progress.progress("exercises", lessons=["1"]) == 1
+    table = capsys.readouterr().out
+    assert "02_y" not in table and "✗ wrong\n      a is not 1.\n" in table
+    with pytest.raises(ValueError, match="no lesson 07; there is 01, 02"):
+        progress.progress(lessons=["07"])
+
+
+@pytest.mark.parametrize(
+    ("minutes", "said"), [(40, "40 min"), (120, "2 h"), (1163, "19 h 23 min"), (0, "0 min")]
+)
+def test_hours_are_said_as_hours(minutes, said):
+    assert progress.duration(minutes) == said
 
 
 def test_json_holds_the_same_and_nothing_else(course, capsys):
@@ -165,3 +187,19 @@ def test_a_students_own_folder_comes_before_the_courses(
     if where == "." and target != "exercises":
         pytest.skip("the folder is named, and is not there")
     assert progress.measure(target)[0].why == "a is not 1."
+
+
+def test_nothing_is_started_for_an_exercise_that_nobody_has_touched(course, monkeypatch):
+    path = course / "exercises" / "01_x.ipynb"
+    hand_in(course, f"def a(): {STUB}", f"def b(): {STUB}", f"def c(): {STUB}")
+    handed_out = read_notebook(path)
+    for number, cell in enumerate(handed_out["cells"]):
+        cell["id"] = f"cell-{number}"
+    handed_out = stamp(handed_out)
+    path.write_text(json.dumps(handed_out))
+    monkeypatch.setattr(progress, "judge_notebook", None)
+    assert states(course) == [("not written yet", "")] * 2
+    handed_out["cells"][0]["source"] = "def a(): return 1"
+    path.write_text(json.dumps(handed_out))
+    with pytest.raises(TypeError):
+        states(course)

@@ -9,8 +9,11 @@ import pytest
 matplotlib.use("agg")
 
 import matplotlib.pyplot as plt
+from matplotlib.colors import to_hex
 
-from transformer_lab.diagrams import ENDS, PARTS, ROLE_COLORS, Diagram, architecture
+from course.figures import Diagram, architecture
+from course.figures.diagrams import ENDS, PARTS
+from transformer_lab.palette import LIT, ROLE_COLORS
 
 
 @pytest.fixture
@@ -66,7 +69,7 @@ def test_the_label_stands_on_the_longest_part(diagram):
 
 def test_a_box_shows_its_text_or_else_its_name_in_the_colour_of_its_role(diagram):
     assert {text.get_text() for text in diagram.axes.texts} == {"left", "keys\n(Lk, d_k)"}
-    edges = [matplotlib.colors.to_hex(patch.get_edgecolor()) for patch in diagram.axes.patches]
+    edges = [to_hex(patch.get_edgecolor()) for patch in diagram.axes.patches]
     assert edges == [ROLE_COLORS["plain"].lower(), ROLE_COLORS["key"].lower()]
 
 
@@ -76,6 +79,16 @@ def test_a_box_shows_its_text_or_else_its_name_in_the_colour_of_its_role(diagram
         (lambda d: d.box("left", 2, 1), "'left' twice"),
         (lambda d: d.box("new", 2, 1, role="gate"), "role must be one of .*'gate'"),
         (lambda d: d.arrow("left", "nowhere"), r"no box 'nowhere'; there are \['left', 'right'\]"),
+        (
+            lambda d: d.matrix("m", 2, 1, [[1], [2, 3]]),
+            r"rows of one length, got \[\[1\], \[2, 3\]\]",
+        ),
+        (lambda d: d.matrix("m", 2, 1, []), r"rows of one length, got \[\]"),
+        (lambda d: d.matrix("left", 2, 1, [[1]]), "'left' twice"),
+        (lambda d: d.matrix("m", 2, 1, [[1]], rows="ab"), "rows must be 1 texts or none, got 'ab'"),
+        (lambda d: d.shares(2, 1, [0.5, 0.4], "ab"), r"shares that sum to 1, got \[0.5, 0.4\]"),
+        (lambda d: d.shares(2, 1, [1.5, -0.5], "ab"), "shares that sum to 1"),
+        (lambda d: d.shares(2, 1, [0.5, 0.5], "abc"), "labels must be 2 texts, got 'abc'"),
         (lambda d: Diagram(9, 1), r"width must be in \(0, 8\].*got 9 and 1"),
         (lambda d: Diagram(3, 0), "height positive, got 3 and 0"),
     ],
@@ -85,8 +98,36 @@ def test_mistakes_are_named(diagram, call, message):
         call(diagram)
 
 
+def test_a_matrix_stands_where_it_was_put_and_marks_its_row(diagram):
+    diagram.matrix(
+        *("K", 2, 0.5, [[1, 0.25], [-2, "x"]]),
+        **{"role": "key", "rows": ["the", "bank"], "columns": "12", "lit": [1], "cell": (0.4, 0.2)},
+    )
+    written = {text.get_text(): text for text in diagram.axes.texts}
+    assert written["1"].get_position() == pytest.approx((1.8, 0.83))  # the column's name
+    assert written["0.25"].get_position() == pytest.approx((2.2, 0.6))
+    assert written["−2"].get_position() == pytest.approx((1.8, 0.4))
+    assert written["bank"].get_position()[1] == pytest.approx(0.4)
+    bold = {text for text, drawn in written.items() if drawn.get_fontweight() == "bold"}
+    assert bold == {"−2", "x"}
+    cells = [
+        patch for patch in diagram.axes.patches if to_hex(patch.get_facecolor()) == LIT.lower()
+    ]
+    assert [patch.get_y() for patch in cells] == pytest.approx([0.3, 0.3])
+    diagram.arrow("left", "K")
+
+
+def test_shares_are_as_long_as_they_are_large(diagram):
+    diagram.shares(2, 1, [0.1, 0.65, 0.25], ["the", "river", "bank"], width=2)
+    bars = [patch for patch in diagram.axes.patches if patch.get_facecolor()[3] == 1]
+    assert [bar.get_width() for bar in bars] == pytest.approx([0.2, 1.3, 0.5])
+    assert bars[0].get_y() > bars[1].get_y() > bars[2].get_y()
+    written = {text.get_text(): text.get_position()[1] for text in diagram.axes.texts}
+    assert written["65 %"] == pytest.approx(written["river"]) == pytest.approx(1)
+
+
 def test_matplotlib_is_imported_only_when_something_is_drawn():
-    code = "import sys, transformer_lab.diagrams; sys.exit('matplotlib' in sys.modules)"
+    code = "import sys, course.figures.diagrams; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
