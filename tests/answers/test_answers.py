@@ -38,18 +38,24 @@ def seconds_allowed():
 
 def message_of(lesson, task, answer):
     """Return what the learner is told about an answer, "" if it passes; it may not take long."""
-    limit = seconds_allowed()
-    start = time.process_time()  # not the clock: other tests run beside this one
+    message, seconds = told(lesson, task, answer)
+    if seconds > seconds_allowed():  # the first check of a process also loads what it needs
+        message, seconds = told(lesson, task, answer)
+    assert seconds < seconds_allowed(), "a check takes too long"
+    return message
+
+
+def told(lesson, task, answer):
+    """Return what the learner is told about an answer, and the processor's time that it took."""
     others = {n: solutions(lesson)[n] for other, n in NAMES if other == lesson}
     # The call's globals are the learner's notebook, for tests that need two tasks.
     notebook = {**others, "check": check, "answer": answer}
+    message, start = "", time.process_time()  # not the clock: other tests run beside this one
     try:
         exec(f"check({task}=answer, lesson={lesson[:2]!r})", notebook)
-        return ""
     except CheckFailed as failure:
-        return str(failure)
-    finally:
-        assert time.process_time() - start < limit, "a check takes too long"
+        message = str(failure)
+    return message, time.process_time() - start
 
 
 @pytest.mark.parametrize("answer", WRONG, ids=str)
