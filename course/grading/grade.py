@@ -21,6 +21,7 @@ from course.checking.notebooks import read_cells
 from course.checking.progress import Task, tasks_in
 from course.checking.sandbox import COURSE, LIBRARY
 from course.grading.marks import Row, row_of, write_marks
+from course.grading.remarks import remarks
 from course.grading.similarity import similar_pairs, source_of
 from course.grading.static_look import look
 from course.grading.submissions import (
@@ -282,11 +283,16 @@ def _write(
     for row in rows:
         mine = flagged.setdefault(row.student, [])
         mine += [flag for flag in row.flags if flag not in mine and flag != "no isolation"]
-    notes = {
+    notes: dict[str, Any] = {
         "warning": around.warning,
         "about": f"Isolation: {around.means}. {NOTE}",
         "flagged": {student: flags for student, flags in flagged.items() if flags},
+        "remarks": {},
     }
+    names = {each.name: [name for task in each.tasks for name in task.names] for each in course}
+    for each in found:
+        said = remarks(each.cells, each.lesson, names[each.lesson])
+        notes["remarks"].setdefault(each.student, {})[each.lesson] = said
     write_marks(folder, rows, notes, pairs)
     kept = {key: [asdict(row) for row in mine] for key, mine in _kept(folder / MARKS).items()}
     marks: dict[str, Any] = {

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from course.checking.child import PASSED
+from course.grading.remarks import told
 from transformer_lab.support.files import write_atomically
 
 MOST_DIAGNOSES = 6  # for each task
@@ -40,14 +41,15 @@ def write_marks(
     notes: Mapping[str, Any],
     pairs: Sequence[tuple[str, str, Mapping[str, float]]],
 ) -> None:
-    """Write all of them but marks.json; `notes` are "warning", "about" and "flagged"."""
+    """Write all of them but marks.json; `notes` are "warning", "about", "flagged" and "remarks"."""
     write_atomically(folder / "marks.csv", _csv(rows).encode("utf-8-sig", "replace"))
     by_student = defaultdict(list)
     for row in rows:
         by_student[row.student].append(row)
     pages = page_names(by_student)
     for student, mine in by_student.items():
-        page = _render("feedback.html", student=student, lessons=_by_lesson(mine), **_sums(mine))
+        lessons = told(mine, notes.get("remarks", {}).get(student, {}))
+        page = _render("feedback.html", student=student, lessons=lessons, **_sums(mine))
         write_atomically(folder / "feedback" / pages[student], page)
     totals = {student: _sums(mine) for student, mine in by_student.items()}
     page = _render(

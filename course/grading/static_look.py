@@ -3,10 +3,9 @@
 import ast
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
-from course.grading.submissions import some_of, tree_of
+from course.grading.submissions import places_of, some_of, tree_of, which_counts
 
 CHECKER = "course.checking"
 MODULES = {
@@ -40,7 +39,7 @@ OWN = (
 
 def look(cells: Sequence[tuple[str, str]], tasks: Collection[str]) -> list[str]:
     """Return what is striking in a notebook's cells (type, source), as "cell 7: …"."""
-    flags, defined, checked = [], Counter(), set()
+    flags, checked, defined = [], set(), places_of(cells)
     for number, (kind, source) in enumerate(cells, 1):
         if kind != "code":
             continue
@@ -49,10 +48,10 @@ def look(cells: Sequence[tuple[str, str]], tasks: Collection[str]) -> list[str]:
         tree = tree_of(source)
         striking = dict.fromkeys(what[:LONGEST] for what in _striking(tree, tasks))
         flags += [f"cell {number}: {what}" for what in striking]
-        defined.update(each.name for each in tree.body if hasattr(each, "name"))
         checked |= _checked(tree)
     flags = some_of(flags)
-    flags += [f"{each} is defined {defined[each]} times" for each in tasks if defined[each] > 1]
+    often = {name: where for name, where in defined.items() if name in tasks and len(where) > 1}
+    flags += [which_counts(name, where) for name, where in often.items()]
     return flags + [f"no check of {each}" for each in tasks if each not in checked]
 
 

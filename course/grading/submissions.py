@@ -11,6 +11,7 @@ A notebook is recognised by what it contains; its name serves only where it cann
 
 import ast
 import hashlib
+import json
 import os
 import re
 import stat
@@ -31,6 +32,9 @@ LONGEST_WORD = 1000  # characters, beside a magic line
 DEEPEST = 6  # folders
 MOST_NOTES = 20  # of a student; more are counted
 UNREADABLE, NO_NOTEBOOK = "unreadable", "no notebook"
+AGAIN = "save it again, then hand it in once more"
+SEND = "Hand in the file that JupyterLab saves, with the ending .ipynb"
+EMPTY = f"empty: nothing was saved in this file. Open the notebook and {AGAIN}"
 NBGRADERS = ("source", "release", "submitted", "autograded", "feedback")
 NOTEBOOK = re.compile(r"\.ipynb(\.txt|\.json)?$", re.IGNORECASE)  # browsers add an ending
 MOODLE = re.compile(
@@ -206,16 +210,15 @@ def _read(file: _File, lessons: Sequence[Lesson]) -> _File:
         elif about.st_size > LARGEST:
             file.problem = f"too large: {about.st_size / 1e6:.0f} MB"
         elif about.st_size == 0:
-            file.problem = "empty"
+            file.problem = EMPTY
         else:
             file.digest = hashlib.sha256(file.path.read_bytes()).hexdigest()
             file.cells = read_cells(file.path)
             file.problem = _too_long(file.cells)
     except OSError as error:
         file.problem = f"cannot be read: {error.strerror}"
-    except ValueError as error:
-        reason = str(error).removeprefix(str(file.path)).removeprefix(" is ")
-        file.problem = f"damaged: {reason}"[:200]
+    except ValueError:
+        file.problem = _damage(file.path.read_bytes())
     if not file.problem:
         file.lesson = recognise(file.cells, lessons, file.lesson)
     if file.problem:
@@ -224,6 +227,41 @@ def _read(file: _File, lessons: Sequence[Lesson]) -> _File:
         # The text has been read, and that of many files would fill the memory.
         file.cells = [each if each[0] == "code" else ("text", "") for each in file.cells]
     return file
+
+
+def _damage(content: bytes) -> str:
+    """Return what is wrong with a file that is no notebook, and what its author can do."""
+    if not content.strip(b"\0 \t\r\n"):
+        return EMPTY
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        return f"damaged: it is no text, but a file of another kind under this name. {SEND}"
+    if re.search(r"^(<<<<<<<|>>>>>>>) ", text, re.MULTILINE):
+        return (
+            "damaged: git has written the marks of a conflict (<<<<<<<) into it. Decide for one of "
+            f"the two versions, open it in JupyterLab, and {AGAIN}"
+        )
+    if text.lstrip()[:1] == "<":
+        return f"damaged: it is a web page that shows the notebook, not the notebook itself. {SEND}"
+    if text.lstrip()[:1] != "{":
+        return f"damaged: it does not begin as a notebook does. {SEND}"
+    try:
+        notebook = json.loads(text)
+    except RecursionError:
+        return f"damaged: it is nested too deeply. {SEND}"
+    except json.JSONDecodeError as error:
+        if error.msg.startswith("Unterminated string") or error.pos >= len(text.rstrip()) - 8:
+            return f"damaged: the file ends in the middle. Open the notebook and {AGAIN}"
+        return (
+            f"damaged: from line {error.lineno} on it is not what JupyterLab writes. Was it "
+            f"changed in a text editor? Undo that, open the notebook in JupyterLab, and {AGAIN}"
+        )
+    except ValueError:  # a number of too many digits
+        return f"damaged: it holds what no notebook holds. {SEND}"
+    if "worksheets" in notebook:
+        return f"damaged: its format is that of 2014. Open it in JupyterLab and {AGAIN}"
+    return f"damaged: its text is none of a notebook's cells. {SEND}"
 
 
 def _too_long(cells: Sequence[tuple[str, str]]) -> str:
@@ -275,6 +313,37 @@ def definitions(cells: Sequence[tuple[str, str]]) -> list[str]:
     return found
 
 
+def places_of(cells: Sequence[tuple[str, str]]) -> dict[str, list[int]]:
+    """Return for each name the numbers of the cells that define it, as often as they do.
+
+    `f = partial(g)` defines f; `f = cached(f)` only wraps what is there.
+    """
+    places: dict[str, list[int]] = {}
+    for number, (kind, source) in enumerate(cells, 1):
+        for each in tree_of(source).body if kind == "code" else ():
+            match each:
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    places.setdefault(name, []).append(number)
+                case ast.ClassDef(name=name):
+                    places.setdefault(name, []).append(number)
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    if name not in {getattr(node, "id", "") for node in ast.walk(value)}:
+                        places.setdefault(name, []).append(number)
+    return places
+
+
+def which_counts(name: str, places: Sequence[int]) -> str:
+    """Say how often a name is defined, where, and which definition counts."""
+    times = f"{len(places)} times"
+    if len(set(places)) == 1:
+        return f"{name} is defined {times}, in cell {places[0]}: the last one counts"
+    where = ", ".join(map(str, places[:-1]))
+    return (
+        f"{name} is defined {times}, in cells {where} and {places[-1]}: "
+        f"the one in cell {places[-1]} counts"
+    )
+
+
 def tree_of(source: str) -> ast.Module:
     """Parse a cell; one that cannot be parsed, whatever the parser or IPython says, is empty."""
     try:
@@ -298,7 +367,7 @@ def _of_student(
         if file.lesson is None and not file.problem
     ]
     lost = [file for file in files if file.lesson is None and file.problem]
-    nothing = f"{NO_NOTEBOOK}, but {', '.join(some_of(other))}" if other else NO_NOTEBOOK
+    nothing = f"{NO_NOTEBOOK}, but {', '.join(some_of(other))}. {SEND}" if other else NO_NOTEBOOK
     submissions = []
     for lesson in lessons:
         mine = [file for file in files if file.lesson == lesson.name]
