@@ -136,7 +136,7 @@ def made_page(files: Mapping[Path, bytes]) -> str:
     ]
     return MADE_PAGE.format(
         rows="\n".join(rows),
-        questions=link("all questions", "exam/questions.html"),
+        questions=link("an example of every question", "exam/questions.html"),
         key=link("their key", "exam/key.html"),
         gift=link("Moodle", "quiz/claims.gift"),
         qti=link("its manifest", "quiz/qti/imsmanifest.xml"),
@@ -145,8 +145,8 @@ def made_page(files: Mapping[Path, bytes]) -> str:
 
 MADE_PAGE = """# To show and to print
 
-Made from the lessons, with the numbers of seed 0, which everybody can see here: for marks, make
-your own, [with another seed](../README.md#variants).
+Made from the lessons, with numbers that everybody can see here: for marks, make
+[a paper of your own](../README.md#a-paper), with a secret.
 
 | lesson | to show | to print | |
 |---|---|---|---|

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from course.lessons import lessons
 from teaching.generate import paper
-from teaching.generate.printed import answered, asked, page
+from teaching.generate.printed import EXACT, answered, asked, page
 
 SEED = 0
 
@@ -26,7 +26,7 @@ def _sheets(head: str, seed: int, questions: list) -> str:
     first = "".join(asked(i, q, 62) for i, q in enumerate(questions[:half], 1))
     second = "".join(asked(i, q, 70) for i, q in enumerate(questions[half:], half + 1))
     who = f'<p class="who"><span>Name</span><span>Without a computer · numbers {seed}</span></p>\n'
-    return f'<h1>{head}</h1>\n{who}{first}<div class="sheet">\n{second}</div>\n'
+    return f'<h1>{head}</h1>\n{who}<p>{EXACT}</p>\n{first}<div class="sheet">\n{second}</div>\n'
 
 
 def _key(head: str, seed: int, questions: list) -> str:

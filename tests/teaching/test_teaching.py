@@ -4,7 +4,6 @@ import itertools
 import math
 import os
 import re
-import tomllib
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from pathlib import Path
@@ -17,7 +16,6 @@ import yaml
 from course import lessons as course
 from teaching import make
 from teaching.generate import (
-    exam,
     matrix,
     misconceptions,
     notes,
@@ -365,36 +363,12 @@ def test_the_answers_to_the_self_test_are_right():
     assert told == right
 
 
-# ---- examination and worksheets
-
-
-def test_the_examination_has_forty_questions_with_partial_credit():
-    rooms = exam.questions()
-    every = [question for found in rooms.values() for question in found]
-    assert len(every) == 40 and len({q.title for q in every}) == 40
-    for question in every:
-        assert 4 <= question.points <= 7 and len(question.credit) >= 2
-    assert set(rooms) == set(RUBRIC["examination"]["parts"])
-    for room, points in RUBRIC["examination"]["parts"].items():
-        assert sum(q.points for q in rooms[room]) >= 3 * points  # there is a choice
-
-
-def test_claims_of_the_examination_agree_with_the_lessons():
-    verdicts = {c.number: c.verdict for c in quiz.claims()}
-    text = (TEACHING / "exam" / "questions.toml").read_text("utf-8")
-    for entry in tomllib.loads(text)["claim"]:
-        assert verdicts[entry["claim"]] in entry["answer"].lower().split(".")[0]
-
-
-def test_the_examination_has_other_numbers_than_the_worksheets_that_the_class_has_seen():
-    for seed in range(8):
-        seen = {paper.make(name, seed).text for name in paper.names()}
-        assert not seen & {question.text for question in exam.questions(seed)["paper"]}
+# ---- worksheets
 
 
 def test_another_seed_has_other_numbers_and_the_same_seed_the_same():
-    made = {seed: make.variant(seed) for seed in (1, 2)}
-    assert made[1] == make.variant(1) and made[1].keys() == made[2].keys()
+    made = {seed: worksheets.pages(seed) for seed in (1, 2)}
+    assert made[1] == worksheets.pages(1) and made[1].keys() == made[2].keys()
     differing = [path for path in made[1] if made[1][path] != made[2][path]]
     assert len(differing) == len(made[1])
     same = [n for n in paper.names() if len({paper.make(n, s).text for s in range(12)}) < 3]

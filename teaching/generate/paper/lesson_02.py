@@ -15,6 +15,7 @@ def q02_one_query(r):
             break
     values = [[r.randint(0, 3), r.randint(0, 3)] for _ in range(3)]
     weights = softmax([score / 2 for score in scores])
+    away = sorted((score - min(scores)) // 2 for score in scores)
     output = [sum(w * v[i] for w, v in zip(weights, values, strict=True)) for i in (0, 1)]
     return Question(
         "One query on paper",
@@ -22,15 +23,15 @@ def q02_one_query(r):
         f"{row(keys[1])}, {row(keys[2])}; values {row(values[0])}, "
         f"{row(values[1])}, {row(values[2])}. Compute scaled "
         "dot-product attention: scores, scaled scores, "
-        "weights, output, to three decimals. (e¹ = 2.718, e² "
-        "= 7.389; the same number may be taken off all scores.)",
+        "weights, output, to three decimals. (The same number may be taken off all scores; "
+        f"the softmax of {row(away)} is {row(softmax(away))}.)",
         f"Scores {row(scores)}; divided by √4 = 2: "
         f"{row([s / 2 for s in scores], 1)}; weights {row(weights)}; output "
         f"{row(output)}.",
         (
             (2, "three dot products"),
             (1, "÷ 2"),
-            (2, "softmax over the keys; 1 if it does not add up to 1"),
+            (2, "softmax over the keys", (1, "a softmax that does not add up to 1")),
             (1, "weighted sum"),
         ),
         {"query": query, "keys": keys, "values": values},
@@ -45,16 +46,16 @@ def q02_root(r):
     return Question(
         "Why the root",
         f"Queries and keys have {d} independent entries, each "
-        "+1 or −1 by a coin. (a) Variance and spread of q·k? "
-        "(b) The spread after dividing by √d<sub>k</sub>, and "
+        "+1 or −1 by a coin. (a) Variance and standard deviation of q·k? "
+        "(b) The standard deviation after dividing by √d<sub>k</sub>, and "
         "after dividing by d<sub>k</sub>? (c) What is wrong with the "
         "second as d<sub>k</sub> grows?",
         f"(a) Each product has variance 1 and they add up: {d}; "
-        f"spread {root}. (b) 1, and 1/{root}. (c) All scores become "
+        f"standard deviation {root}. (b) 1, and 1/{root}. (c) All scores become "
         "nearly equal, so attention starts as a plain mean that hardly depends on the query.",
-        ((2, "variances add up"), (2, "both spreads"), (1, "nearly equal weights")),
+        ((2, "variances add up"), (2, "both standard deviations"), (1, "nearly equal weights")),
         {"d_k": d},
-        {"variance": d, "spread": root, "scaled": 1.0, "by_d": 1 / root},
+        {"variance": d, "deviation": root, "scaled": 1.0, "by_d": 1 / root},
     )
 
 
@@ -97,7 +98,11 @@ def q02_softmax_backward(r):
         (
             (2, "the mixture"),
             (2, "ds"),
-            (2, "shift invariance, or Σ ds = m − m Σ w = 0; 1 for these numbers only"),
+            (
+                2,
+                "shift invariance, or Σ ds = m − m Σ w = 0",
+                (1, "adding up these numbers only"),
+            ),
         ),
         {"w": w, "dw": dw},
         {"ds": ds},

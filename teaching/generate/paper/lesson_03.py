@@ -84,5 +84,5 @@ def q03_messages(r):
         f"first two; {row(messages[1])} is left.",
         ((2, "both messages"), (1, "their sum"), (2, "its rows, the other's message")),
         {"heads": heads, "w_o": w_o},
-        {"messages": messages, "output": output},
+        {"first": messages[0], "second": messages[1], "output": output},
     )

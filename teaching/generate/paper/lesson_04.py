@@ -22,7 +22,7 @@ def q04_three_ways(r):
         f"(a) {b}/{a + b} = {number(out['minus_infinity'])}. (b) "
         f"{a + b}/{s} = {number(out['zeroed'])}. (c) e⁰ = 1: 1/{a + b + 1} = "
         f"{number(out['score_zero'])}.",
-        ((2, "a"), (2, "b"), (2, "c; 0 if the weight is said to be 0")),
+        ((2, "a"), (2, "b"), (2, "c, not 0")),
         {"exps": (a, b, c)},
         out,
     )
@@ -81,7 +81,7 @@ def q04_rows(r):
         f"(a) 1/{row_}. (b) 1/{row_ + 1}: it sees the next token, too. "
         f"(c) It has no key; all scores are equal, so uniform, 1/{n} "
         "each.",
-        ((1, "a"), (2, "b with its reason"), (2, "c: empty and uniform")),
+        ((1, "a"), (2, "b with its reason", (1, "b without")), (2, "c: empty and uniform")),
         {"n": n, "row": row_},
         {"causal": 1 / row_, "one_off": 1 / (row_ + 1), "empty": 1 / n},
     )

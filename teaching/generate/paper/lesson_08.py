@@ -60,9 +60,9 @@ def q08_smoothing(r):
     floor = -high * math.log(high) - (V - 1) * low * math.log(low)
     return Question(
         "Label smoothing",
-        f"ε = {eps} over {V} words, ε spread over all of them. (a) What does the "
+        f"ε = {eps} over {V} words, shared out over all of them. (a) What does the "
         "target give to the right word, and to each other? (b) Which loss has a "
-        "model that gives exactly that? An expression is enough. "
+        "model that gives exactly that? "
         "(c) Why can two losses with different ε not be compared?",
         f"(a) {number(high, 4)} and {number(low, 4)}. (b) The entropy of the target: "
         f"−{number(high, 4)} ln {number(high, 4)} − "

@@ -63,13 +63,13 @@ def q09_chance(r):
     cold = chances[0] ** 2 / sum(c * c for c in chances)
     return Question(
         "Chance",
-        f"The chances of the next sign are {row(chances, 2)}. (a) How many signs does "
-        f"top-p with p = {p:g} keep? (b) Which chance has the first "
+        f"The chances of the next token are {row(chances, 2)}. (a) How many "
+        f"tokens does top-p with p = {p:g} keep? (b) Which chance has the first "
         f"of them then? (c) And, without a cut, at temperature {T:g}? "
         "(d) Why does it matter whether one cuts before or after dividing by the temperature?",
-        f"(a) {kept}: the sign that crosses the line belongs to the set. (b) "
+        f"(a) {kept}: the token that crosses the line belongs to the set. (b) "
         f"{chances[0]:g}/{total:g} = {number(chances[0] / total)}. (c) Squares, renormalised: "
-        f"{number(cold)}. (d) Temperature changes which signs reach "
+        f"{number(cold)}. (d) Temperature changes which tokens reach "
         "p together; hot, the tail is heavy and more of it stays.",
         ((2, "a"), (1, "b"), (2, "c"), (1, "d")),
         {"chances": chances, "p": p, "T": T},
@@ -86,7 +86,7 @@ def q09_penalty(r):
     return Question(
         "Lengths",
         f"Two finished hypotheses: log P = {number(log_short)} with n = {short}, log P "
-        f"= {number(log_long)} with n = {long}. (a) Which wins "
+        f"= {number(log_long)} with n = {long}; the penalty is ((5 + n) / 6)^α. (a) Which wins "
         "with α = 0? (b) Their scores with α = 1, and who "
         "wins? (c) Somebody *multiplies* by the penalty. What is "
         "preferred then? (d) May an unfinished prefix with log P = −1 win?",

@@ -55,7 +55,7 @@ def q11_entropy(r):
 
 @question
 def q11_other_weights(r):
-    values = r.choice([(0, 1, 2), (0, 2, 4), (1, 3, 5)])
+    values = r.choice([(2, 3, 4), (0, 2, 4), (1, 3, 5)])
     middle = values[1]
     return Question(
         "Other weights, the same output",
@@ -129,10 +129,10 @@ def q13_groups(r):
 
 @question
 def q13_rms(r):
-    x = [
-        v * r.choice([1, 2, 10]) for v in r.choice([(3, -4, 5, -5), (1, 1, -1, 1), (2, -2, 4, -4)])
-    ]
-    root = math.sqrt(sum(v * v for v in x) / len(x))
+    scale = r.choice([1, 2])
+    x = r.choice([(1, -1, 7, 7), (2, 4, -4, 8), (1, 3, -3, 9), (1, 5, 5, -7)])
+    x = [scale * v for v in r.sample(x, 4)]
+    root = math.isqrt(sum(v * v for v in x) // len(x))
     y = [v / root for v in x]
     return Question(
         "RMSNorm",

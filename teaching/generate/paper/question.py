@@ -1,5 +1,6 @@
 """What a question for paper is, and how its numbers are written."""
 
+import itertools
 import math
 import random
 from collections.abc import Callable
@@ -9,18 +10,32 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Question:
-    """`text` and `answer` are Markdown; `credit` says what gets how many points."""
+    """`text` and `answer` are Markdown; `credit` says what gets how many points.
+
+    An entry of `credit` is (points, what for), or (points, what for, (fewer, what for)): who has
+    the last and not the first gets these points in their place, never both.
+    """
 
     title: str
     text: str
     answer: str
-    credit: tuple[tuple[int, str], ...]
+    credit: tuple[tuple, ...]
     given: dict[str, Any] = field(default_factory=dict)
     numbers: dict[str, Any] = field(default_factory=dict)
 
     @property
     def points(self) -> int:
-        return sum(points for points, _ in self.credit)
+        return sum(points for points, *_ in self.credit)
+
+    @property
+    def clashes(self) -> bool:
+        """Whether two of its numbers are the same by chance, so that one answers two parts."""
+        return any(_same(a, b) for a, b in itertools.combinations(self.numbers.values(), 2))
+
+
+def _same(a: Any, b: Any) -> bool:
+    numbers = isinstance(a, int | float) and isinstance(b, int | float)
+    return abs(a - b) < 2e-3 if numbers else a == b  # as they are printed
 
 
 _makers: dict[str, Callable[[random.Random], Question]] = {}
@@ -38,8 +53,11 @@ def names(lesson: str = "") -> list[str]:
 
 
 def make(name: str, seed: int | str) -> Question:
-    """Return a question with the numbers of a seed."""
-    return _makers[name](random.Random(f"{name} {seed}"))
+    """Return a question with the numbers of a seed, no two of them the same by chance."""
+    r = random.Random(f"{name} {seed}")
+    while (made := _makers[name](r)).clashes:
+        pass
+    return made
 
 
 def row(values, digits: int = 3) -> str:
