@@ -11,6 +11,8 @@ import re
 import secrets
 from pathlib import Path
 
+from course.lessons import ROOT
+
 LEAST = 128  # bits
 HOW = "make one with python teaching/make.py --new-secret FILE"
 
@@ -48,9 +50,9 @@ def read(path: Path) -> bytes:
 
 
 def outside(path: Path) -> None:
-    """Raise `ValueError` if a file lies in a folder that git keeps."""
+    """Raise `ValueError` if a file lies in a folder that git keeps, or in the course."""
     for folder in path.resolve().parents:
-        if (folder / ".git").exists():
+        if folder == ROOT or (folder / ".git").exists():
             raise ValueError(f"{path} lies in {folder}, which git keeps: choose a place outside")
 
 
