@@ -35,7 +35,7 @@ def remarks(cells: Cells, lesson: str, tasks: Collection[str]) -> list[Remark]:
     if not cells:  # nothing was handed in, or nothing that can be read
         return []
     given = course_cells(lesson)
-    found = [*_missing_imports(cells, given), *_turned_to_text(cells, given, tasks)]
+    found = [*_missing_imports(cells, given), *_turned_to_text(cells, tasks)]
     return found + [
         Remark(f"{which_counts(name, where)}. Delete what you do not mean.")
         for name, where in places_of(cells).items()
@@ -101,11 +101,11 @@ def _holds_imports(kind: str, text: str) -> bool:
     return kind != "code" and bool(re.search(r"^(import \w+|from \w\S* import )", text, re.M))
 
 
-def _turned_to_text(cells: Cells, given: Cells, tasks: Collection[str]) -> Iterator[Remark]:
+def _turned_to_text(cells: Cells, tasks: Collection[str]) -> Iterator[Remark]:
     """Say which task stands in a text, where nothing is run."""
-    defined, texts = places_of(cells), {source for kind, source in given if kind != "code"}
+    defined = places_of(cells)
     for number, (kind, source) in enumerate(cells, 1):
-        if kind == "code" or source in texts:
+        if kind == "code":
             continue
         for name in tasks:
             if name not in defined and re.search(rf"^(def|class) {name}\b", source, re.M):

@@ -1,7 +1,7 @@
 """Which answers of two students are more alike than answers written apart use to be.
 
-An answer becomes the list of its syntax tree's nodes, without docstrings, annotations and the
-names that it chose itself. Two answers are as alike as their runs of five nodes are (Jaccard: the
+An answer becomes the words of its syntax tree's nodes, without docstrings, annotations and the
+names that it chose itself. Two answers are as alike as their runs of five words are (Jaccard: the
 share of all runs that both have). How alike answers can be that were written apart is known for
 each task from the right answers of the catalogue, in `similarity.json`. The hints lead many to the
 same lines, so two answers must also share runs that few of the class have.
@@ -19,7 +19,7 @@ from pathlib import Path
 from course.checking.course import course_folder
 from course.grading.submissions import tree_of
 
-RUN = 5  # nodes
+RUN = 5  # words
 SHORTEST = 40  # runs: a shorter answer can be written in one way only
 LOWEST, HIGHEST = 0.5, 0.97  # between these lies the threshold of every task
 FEW = 0.2  # of the class, or three
@@ -69,26 +69,43 @@ def source_of(cells: Sequence[tuple[str, str]], names: Sequence[str]) -> str:
 
 
 def runs_of(source: str) -> frozenset:
-    """Return all runs of nodes of an answer's syntax tree."""
+    """Return all runs of words of an answer's syntax tree; its names are numbered as they come."""
+    numbers: dict[str, str] = {}
     try:
-        nodes = list(_nodes(ast.parse(source), {}))
+        words = [
+            numbers.setdefault(word, f"name {len(numbers)}") if isinstance(word, Own) else word
+            for word in words_of(ast.parse(source))
+        ]
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # nested too deeply
         return frozenset()
-    return frozenset(zip(*(nodes[start:] for start in range(RUN)), strict=False))
+    return frozenset(zip(*(words[start:] for start in range(RUN)), strict=False))
 
 
-def _nodes(node: ast.AST, own: dict[str, str]) -> Iterator[str]:
-    """Yield a word for each node in order; names are numbered as they come."""
+class Own(str):
+    """A word that is a name, which an author may choose."""
+
+
+def words_of(node: ast.AST) -> Iterator[str]:
+    """Yield a word for each node in order, without docstrings and annotations."""
     match node:
         case ast.Name(id=name) | ast.arg(arg=name):
-            yield own.setdefault(name, f"name {len(own)}")
+            yield Own(name)
+            return
+        case ast.Attribute(value=ast.Name(id="self"), attr=name):
+            yield Own(f"self.{name}")
             return
         case ast.FunctionDef() | ast.ClassDef():
             yield type(node).__name__
             body = node.body[1:] if ast.get_docstring(node) is not None else node.body
             arguments = [node.args] if isinstance(node, ast.FunctionDef) else node.bases
             for child in (*arguments, *body):
-                yield from _nodes(child, own)
+                yield from words_of(child)
+            return
+        case ast.AnnAssign(target=target, value=value):
+            yield "Assign"
+            yield from words_of(target)
+            if value is not None:
+                yield from words_of(value)
             return
         case ast.Attribute(attr=name):
             yield f".{name}"
@@ -98,7 +115,7 @@ def _nodes(node: ast.AST, own: dict[str, str]) -> Iterator[str]:
             yield type(node).__name__
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, ast.expr_context):
-            yield from _nodes(child, own)
+            yield from words_of(child)
 
 
 def thresholds() -> dict[str, float]:

@@ -5,6 +5,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterator, Sequence
 
+from course.grading.copies import copies
 from course.grading.submissions import places_of, some_of, tree_of, which_counts
 
 CHECKER = "course.checking"
@@ -52,6 +53,7 @@ def look(cells: Sequence[tuple[str, str]], tasks: Collection[str]) -> list[str]:
     flags = some_of(flags)
     often = {name: where for name, where in defined.items() if name in tasks and len(where) > 1}
     flags += [which_counts(name, where) for name, where in often.items()]
+    flags += copies(cells, tasks)
     return flags + [f"no check of {each}" for each in tasks if each not in checked]
 
 

@@ -375,7 +375,9 @@ def test_nothing_in_the_courses_own_notebooks_is_striking(lesson):
     for folder in ("exercises", "solutions"):
         path = course_folder() / folder / f"{lesson}.ipynb"
         names = [name for task in tasks_in(path) for name in task.names]
-        assert look(read_cells(path), names) == []
+        flags = look(read_cells(path), names)
+        assert [flag for flag in flags if not flag.startswith("like solutions/")] == []
+        assert bool(flags) == (folder == "solutions")
 
 
 # ---- Likeness
