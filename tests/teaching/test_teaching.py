@@ -62,7 +62,7 @@ def test_everything_can_be_made(made):
     lessons = len(course.lessons())
     tables = len([*(TEACHING / "slides").glob("*.toml")])
     assert folders["slides"] == tables + 2 and folders["worksheets"] == 2 * (lessons - 1)
-    assert folders["exam"] == 2 and folders["quiz/qti"] == len(quiz.claims()) + 1
+    assert folders["exam"] == 2 and folders["quiz/qti"] == len(quiz.items()) + 1
 
 
 def test_links_of_the_tables_lead_somewhere(made):
@@ -386,48 +386,68 @@ def test_every_lesson_has_a_worksheet_of_four_questions():
 
 def gift_questions(text):
     """Read GIFT as Moodle does: blocks between empty lines, signs escaped by a backslash."""
+    lesson = None
     for block in re.split(r"\n\s*\n", text):
-        lines = [line for line in block.split("\n") if not line.startswith(("//", "$"))]
-        if block := "\n".join(lines).strip():
-            name, question, body = re.fullmatch(
-                r"::((?:\\.|[^:\\])+)::((?:\\.|[^{}\\])+)(?<!\\)\{((?:\\.|[^{}\\])*)\}", block, re.S
+        lines = [line for line in block.split("\n") if not line.startswith("//")]
+        if (block := "\n".join(lines).strip()).startswith("$CATEGORY: "):
+            lesson = block.rpartition("/")[2]
+        elif block:
+            name, question, answer, feedback = re.fullmatch(
+                r"::((?:\\.|[^:\\])+)::((?:\\.|[^{}~=#:\\])+)\{(TRUE|FALSE)####((?:\\.|[^{}~=#:\\])+)\}",
+                block,
+                re.S,
             ).groups()
-            choices, _, feedback = body.partition("####")
-            assert not re.search(r"(?<!\\)[~=#{}:]", feedback)
-            yield name, question.strip(), re.findall(r"([=~])([^\n#]+)", choices), feedback
+            plain = [re.sub(r"\\(.)", r"\1", part).strip() for part in (question, feedback)]
+            yield quiz.Item(name, lesson, plain[0], answer == "TRUE", plain[1])
 
 
-def test_the_quiz_asks_every_claim_with_one_right_choice():
-    asked = {c.number: c for c in quiz.claims()}
-    found = list(gift_questions(quiz.gift(quiz.claims())))
-    assert [name for name, *_ in found] == list(asked)
-    for name, _, choices, feedback in found:
-        assert feedback
-        if asked[name].verdict in quiz.CHOICES:
-            assert [c for _, c in choices] == list(quiz.CHOICES)
-            assert [c for mark, c in choices if mark == "="] == [asked[name].verdict]
-        else:
-            assert not choices
+def qti_item(text):
+    """Read a QTI item, every reference of which must lead to a declaration."""
+    space = {"q": quiz.QTI}
+    item = ElementTree.fromstring(text.encode())
+    outcomes = {o.get("identifier") for o in item.iterfind("q:outcomeDeclaration", space)}
+    used = {o.get("identifier") for o in item.iterfind(".//q:setOutcomeValue", space)}
+    assert used <= outcomes == {"SCORE", "FEEDBACK"}
+    (response,) = (r.get("identifier") for r in item.iterfind("q:responseDeclaration", space))
+    (asked,) = item.iterfind(".//q:choiceInteraction", space)
+    assert asked.get("responseIdentifier") == response == "RESPONSE"
+    choices = [c.get("identifier") for c in asked.iterfind("q:simpleChoice", space)]
+    (right,) = (v.text for v in item.iterfind(".//q:correctResponse/q:value", space))
+    assert choices == list(quiz.CHOICES) and right in choices
+    (told,) = item.iterfind("q:modalFeedback", space)
+    (shown,) = item.iterfind(".//q:setOutcomeValue[@identifier='FEEDBACK']/q:baseValue", space)
+    assert (told.get("outcomeIdentifier"), told.get("identifier")) == ("FEEDBACK", shown.text)
+    lesson = re.fullmatch(r"Lesson (\d\d), .*", item.get("title"))[1]
+    prompt = asked.find("q:prompt", space).text
+    return quiz.Item(item.get("identifier"), lesson, prompt, right == "true", told.text)
 
 
-def test_the_qti_package_is_whole():
-    space = {"q": quiz.QTI, "cp": quiz.CP}
-    manifest = ElementTree.fromstring(quiz.manifest(quiz.claims()).encode())
+def test_what_a_platform_reads_in_both_formats_is_the_quiz():
+    found = quiz.items()
+    assert list(gift_questions(quiz.gift(found))) == found
+    assert [qti_item(quiz.qti(item)) for item in found] == found
+    space = {"cp": quiz.CP}
+    manifest = ElementTree.fromstring(quiz.manifest(found).encode())
     files = [entry.get("href") for entry in manifest.iterfind(".//cp:file", space)]
-    assert len(files) == len(set(files)) == len(quiz.claims())
-    for claim in quiz.claims():
-        item = ElementTree.fromstring(quiz.item(claim).encode())
-        assert f"{item.get('identifier')}.xml" in files
-        outcomes = {o.get("identifier") for o in item.iterfind("q:outcomeDeclaration", space)}
-        used = {o.get("identifier") for o in item.iterfind(".//q:setOutcomeValue", space)}
-        assert used <= outcomes == {"SCORE", "FEEDBACK"}
-        (feedback,) = item.iterfind("q:modalFeedback", space)
-        assert feedback.text and feedback.get("outcomeIdentifier") in outcomes
-        choices = {c.get("identifier") for c in item.iterfind(".//q:simpleChoice", space)}
-        right = [v.text for v in item.iterfind(".//q:correctResponse/q:value", space)]
-        assert (choices, right) == (
-            (set(quiz.CHOICES), [claim.verdict]) if claim.verdict in quiz.CHOICES else (set(), [])
-        )
+    made = {path.name for path in quiz.pages() if path.suffix == ".xml"}
+    assert files == [f"{item.number}.xml" for item in found]
+    assert made == {*files, "imsmanifest.xml"}
+
+
+def test_the_quiz_cannot_be_passed_by_one_answer_and_its_items_stand_alone():
+    found = quiz.items()
+    assert len({item.text for item in found}) == len(found) >= 60
+    share = sum(item.right for item in found) / len(found)
+    assert 0.4 < share < 0.6
+    for item in found:  # no lesson, run or figure that only its reader has seen
+        assert not re.search(r"\b(our|ours|we|here|lesson|this course)\b|§", item.text), item
+
+
+def test_an_item_of_no_claim_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "quiz.toml").write_text('[C999]\ntext = "x"\ntrue = true\nwhy = "y"\n')
+    monkeypatch.setattr(quiz, "WRITTEN", tmp_path / "quiz.toml")
+    with pytest.raises(ValueError, match="no lesson has the claims"):
+        quiz.items()
 
 
 def test_the_matrix_has_every_section_of_the_paper_task_and_claim():
@@ -435,7 +455,8 @@ def test_the_matrix_has_every_section_of_the_paper_task_and_claim():
     assert re.search(r"^\| Figure 1 \| .* \| \[00 §8\]\(.*\), \[06 §7\]\(.*\|$", text, re.M)
     for tasks in course.tasks().values():
         assert all(f"`{name}`" in text for task in tasks for name in task.names)
-    assert all(f"[{claim.number}](" in text for claim in quiz.claims())
+    claims = [claim for lesson in course.lessons().values() for claim in lesson.claims]
+    assert all(f"[{claim.number}](" in text for claim in claims)
     assert all(lesson.outcomes for lesson in course.lessons().values())
 
 
