@@ -29,6 +29,7 @@ from transformer_lab.runs import (
     require_trainable,
     train,
     usable_device,
+    where_it_runs,
 )
 from transformer_lab.support.command_line import (
     add_command,
@@ -264,7 +265,9 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 
 def _add_device(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--device", metavar="NAME", help="cpu, cuda, …; a GPU if there is one, unless given"
+        "--device",
+        metavar="NAME",
+        help="cpu, cuda, …; unless given, dates on the CPU and all else on a GPU if there is one",
     )
 
 
@@ -320,7 +323,7 @@ def _train(options: argparse.Namespace) -> int:
         settings |= dict.fromkeys(("source_vocab_size", "target_vocab_size"), options.vocab_size)
     of_pairs = ("data", "valid", "test", "columns", "reverse", "skip_bad")
     files = {name: getattr(options, name) for name in of_pairs if getattr(options, name)}
-    with _processes(options.device) as device:
+    with _processes(options.device or default_device(PRESETS[options.preset].data)) as device:
         folder = as_folder(options.output)
         require_trainable(options.preset, folder, files, settings)
         before = _finished(folder)
@@ -363,9 +366,8 @@ def _example(run: Run) -> str:
 
 
 @contextmanager
-def _processes(device: str | None) -> Iterator[str]:
+def _processes(device: str) -> Iterator[str]:
     """Join the processes that torchrun started, if it did; give the device of this one."""
-    device = device or default_device()
     local_rank = os.environ.get("LOCAL_RANK")
     if local_rank is None:
         yield usable_device(device)
@@ -389,7 +391,10 @@ def _can_draw() -> bool:
 
 def _load(options: argparse.Namespace) -> Run:
     run = load_run(options.run)
-    run.model.to(usable_device(options.device or default_device()))
+    device = usable_device(options.device or default_device(run.data))
+    if device != "cpu" and not options.device:
+        say(where_it_runs(device))
+    run.model.to(device)
     return run
 
 

@@ -78,7 +78,8 @@ def sample(
             logits = keep_top_k(logits, top_k)
         if top_p is not None:
             logits = keep_top_p(logits, top_p)
-        return torch.multinomial(logits.softmax(dim=-1), 1, generator=generator).squeeze(-1)
+        shares = logits.softmax(dim=-1).to(generator.device)  # which need not be the model's
+        return torch.multinomial(shares, 1, generator=generator).squeeze(-1).to(logits.device)
 
     return _generate(model, source, choose, max_length, use_cache=True)
 

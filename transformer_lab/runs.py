@@ -88,6 +88,8 @@ def train(
     `more_pairs`, such as translations that another model made, are learned too, in the vocabulary
     of the task's own; a run that goes on must be given them again. `start` is a trained run whose
     weights and vocabulary are where this one begins, in place of random weights.
+    The model is trained, and left, on `device`: unless that is named, dates on the CPU, and
+    everything else on a GPU if there is one, which is printed.
     Raises `ValueError` for an unknown preset or setting, for vocabulary sizes that differ or that
     are not free (of dates, or with a `start`), for a `max_length` below that of the data, for a bad
     file, for a `device` that is not there, for a `start` of other sizes, or if `output` holds
@@ -101,7 +103,7 @@ def train(
     files |= {"columns": columns, "reverse": reverse, "skip_bad": skip_bad}
     files = {name: value for name, value in files.items() if value not in (None, False)}
     require_trainable(preset, folder, files, settings)
-    device = usable_device(device or default_device())
+    device = usable_device(device or _device_for(preset))
     if preset in ("base", "big") and on_note and rank_and_size()[0] == 0:
         on_note(f"{preset} is {ABOUT[preset]}")
     preset, splits = _prepare(preset, settings, start, folder, files, on_note)
@@ -243,9 +245,25 @@ def _own_splits(
     return splits
 
 
-def default_device() -> str:
-    """Return "cuda" if there is a GPU that PyTorch can use, else "cpu"."""
-    return "cuda" if torch.cuda.is_available() else "cpu"
+def default_device(data: str) -> str:
+    """Return "cuda" if there is a GPU that PyTorch can use, else "cpu".
+
+    Models of dates stay on the CPU: they are small, and who looks into one has no device in mind.
+    """
+    return "cuda" if data != "dates" and torch.cuda.is_available() else "cpu"
+
+
+def _device_for(preset: str | Preset) -> str:
+    """Return where a preset is trained if no device was named; say so if that is a GPU."""
+    device = default_device(preset.data if isinstance(preset, Preset) else PRESETS[preset].data)
+    if device != "cpu" and rank_and_size()[0] == 0:
+        print(where_it_runs(device))
+    return device
+
+
+def where_it_runs(device: str) -> str:
+    """Return the line that says where a model goes if nobody has named a device."""
+    return f"The model runs on {device} ({describe_hardware(torch.device(device))['name']})."
 
 
 def usable_device(device: str) -> str:
