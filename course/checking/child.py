@@ -91,7 +91,8 @@ def work(job: Mapping[str, Any], tell: Callable[[Record], None]) -> None:
     tell(Ready())
     # An answer that is assigned, as a partial, is loaded though the notebook calls no check of it.
     asked = ", ".join(name for names in job["tasks"] for name in names)
-    namespace = load_cells([*job["cells"], ("code", f"check({asked})")], job["name"])
+    cells = [*job["cells"], ("code", f"check({asked})")]
+    namespace = load_cells(cells, job["name"], given=_given(job))
     tell(Loaded(list(map(str, namespace["__problems__"]))))
     for number, names in enumerate(job["tasks"]):
         tell(Started(number))
@@ -100,6 +101,13 @@ def work(job: Mapping[str, Any], tell: Callable[[Record], None]) -> None:
         refused = state != PASSED or refuses_junk(file, namespace, names)
         tell(Canary(number, refused, seal.broken()[:5]))
     tell(End())
+
+
+def _given(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the reference's objects that stand in place of the notebook's own."""
+    names = job.get("given", ())
+    reference = load_cells(job["reference"], f"{job['name']} (reference)", names) if names else {}
+    return {name: reference[name] for name in names}
 
 
 # ---- What the process does to itself first

@@ -85,11 +85,14 @@ def judge_notebook(
     walls: Walls | NoWalls,
     limits: Limits,
     stop: threading.Event | None = None,
+    given: Sequence[str] = (),
+    reference: Sequence[tuple[str, str]] = (),
 ) -> tuple[list[Outcome], list[str]]:
     """Return the outcome of each task, and what else was noticed.
 
     `cells` are the notebook's (type, source), `tasks` the names that each task asks for, `checks`
-    the lesson's file of checks. Raises `Interrupted` once `stop` is set,
+    the lesson's file of checks. In place of what the notebook has as `given` stands what the cells
+    of `reference` define. Raises `Interrupted` once `stop` is set,
     `ChildProcessError` if a child cannot even start.
     """
     outcomes: dict[int, Outcome] = {}
@@ -102,6 +105,8 @@ def judge_notebook(
             "cells": list(cells),
             "name": name,
             "tasks": [list(names) for names in tasks[first:]],
+            "given": list(given),
+            "reference": list(reference),
             "folder": str(walls.folder),
             "limits": walls.limits,
             "watch": walls.watch,

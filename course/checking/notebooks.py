@@ -5,7 +5,7 @@ import dis
 import json
 import linecache
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -28,13 +28,21 @@ def load_notebook(path: str | Path, names: Iterable[str] | None = None) -> dict[
 
 
 def load_cells(
-    cells: Iterable[tuple[str, str]], name: str, names: Iterable[str] | None = None
+    cells: Iterable[tuple[str, str]],
+    name: str,
+    names: Iterable[str] | None = None,
+    given: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return what the cells (type, source) of the notebook `name` define, as `load_notebook`."""
+    """Return what the cells (type, source) of the notebook `name` define, as `load_notebook`.
+
+    What is `given` stands from the beginning, and no statement that makes one of its names is run.
+    """
+    given = given or {}
     module = ModuleType(name)  # a dataclass asks the module of its class what its types are
     sys.modules.setdefault(name, module)
     namespace: dict[str, Any] = vars(module)
     namespace |= {"__problems__": [], "display": lambda *_, **__: None}  # as a notebook has it
+    namespace |= given
     statements = []
     for number, (kind, source) in enumerate(cells, 1):
         if kind == "code":
@@ -44,6 +52,8 @@ def load_cells(
     failed: dict[str, str] = {}
     for where, statement in statements:
         made = _made(statement)
+        if made & given.keys():
+            continue
         if made & needed or (names is None and _is_definition(statement)):
             problem = _load(statement, where, namespace)
             failed |= dict.fromkeys(made or [problem], problem)

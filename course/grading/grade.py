@@ -16,11 +16,12 @@ from typing import Any
 from course.checking.child import MISSING, PASSED
 from course.checking.course import check_files, course_folder
 from course.checking.isolation import MEANS, Walls, walls
-from course.checking.judge import Limits, judge_notebook
+from course.checking.judge import Limits, Outcome, judge_notebook
 from course.checking.notebooks import read_cells
 from course.checking.progress import Task, tasks_in
 from course.checking.sandbox import COURSE, LIBRARY
 from course.grading.marks import Row, row_of, write_marks
+from course.grading.once import counted_once
 from course.grading.remarks import remarks
 from course.grading.similarity import similar_pairs, source_of
 from course.grading.static_look import look
@@ -48,6 +49,7 @@ class Course:
     name: str
     checks: Path
     tasks: tuple[Task, ...]
+    reference: tuple[tuple[str, str], ...] = ()  # the cells of its solution; none, handed out
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -140,10 +142,11 @@ def _lesson(number: str) -> Course:
         name = files[0].stem.removeprefix("test_")
         places = [course_folder() / where / f"{name}.ipynb" for where in ("solutions", "exercises")]
         tasks = next((tasks_in(path) for path in places if path.exists()), [])
+        reference = tuple(read_cells(places[0])) if places[0].exists() else ()
     if not tasks:
         known = ", ".join(file.stem[5:7] for file in check_files())
         raise ValueError(f"there is no lesson {number!r} with exercises; there is {known}")
-    return Course(name, files[0], tuple(tasks))
+    return Course(name, files[0], tuple(tasks), reference)
 
 
 def _known_by(course: Course) -> Lesson:
@@ -199,9 +202,15 @@ class _Class:
             blank.why = blank.message = f"{submission.problem[0].upper()}{submission.problem[1:]}."
             return [_row(blank, task) for task in lesson.tasks]
         flags += look(submission.cells, [name for each in names for name in each])
-        outcomes, notes = judge_notebook(
-            submission.cells, lesson.name, lesson.checks, names, self.walls, self.limits, stop
-        )
+        around = submission.cells, lesson.name, lesson.checks
+        outcomes, notes = judge_notebook(*around, names, self.walls, self.limits, stop)
+
+        def judge_with(own: Sequence[str], given: Sequence[str]) -> Outcome:
+            job = *around, [own], self.walls, self.limits, stop, given, lesson.reference
+            return judge_notebook(*job)[0][0]
+
+        if lesson.reference:
+            outcomes = counted_once(outcomes, submission.cells, lesson.checks, names, judge_with)
         return [
             _row(
                 Row(
@@ -228,7 +237,7 @@ class _Class:
         code = (path for package in (COURSE, LIBRARY) for path in package.rglob("*.py"))
         package = "\0".join(path.read_text("utf-8") for path in sorted(code))
         return {
-            each.name: f"{each.checks.read_text('utf-8')}{package}{each.tasks}"
+            each.name: f"{each.checks.read_text('utf-8')}{package}{each.tasks}{each.reference}"
             for each in self.course
         }
 
