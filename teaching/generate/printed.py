@@ -74,12 +74,15 @@ def answered(n: int | str, question) -> str:
 
 def _credited(entry: tuple) -> str:
     points, what, *fewer = entry
-    what = re.sub(r"^[a-g]\b", lambda part: f"({part[0]})", what)
     instead = "".join(
-        f" <em>Or instead, not besides: {less} for {html.escape(other)}.</em>"
-        for less, other in fewer
+        f" <em>Or instead, not besides: {less} for {_part(other)}.</em>" for less, other in fewer
     )
-    return f"<li>{points} for {html.escape(what)}.{instead}</li>\n"
+    return f"<li>{points} for {_part(what)}.{instead}</li>\n"
+
+
+def _part(what: str) -> str:
+    """Return what gets points; a letter that names a part of the question has its brackets."""
+    return html.escape(re.sub(r"^([a-g])(?=$|[,:]| with)", r"(\1)", what))
 
 
 # ---- a whole paper

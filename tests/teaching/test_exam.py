@@ -241,7 +241,7 @@ def test_a_paper_says_its_points_and_neither_page_has_the_secret(
 
 
 def test_what_gets_fewer_points_is_marked_as_an_alternative():
-    entry = [2, "the sum", [1, "the terms"]]
+    entry = [2, "a sum", [1, "b without a reason"]]
     question = exam._written(
         {"kind": "masks", "title": "", "text": "", "answer": "", "credit": [[3, "a"], entry]},
         "proofs",
@@ -249,7 +249,7 @@ def test_what_gets_fewer_points_is_marked_as_an_alternative():
     )
     assert question.points == 5  # the 1 stands in place of the 2
     shown = exam.printed.answered(1, question)
-    assert "<li>2 for the sum. <em>Or instead, not besides: 1 for the terms.</em></li>" in shown
+    assert "<li>2 for a sum. <em>Or instead, not besides: 1 for (b) without a" in shown
     assert "<li>3 for (a).</li>" in shown
 
 
