@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import nbformat
+from nbgrader.plugins import FileNameCollectorPlugin
 from nbgrader.preprocessors import (
     CheckCellMetadata,
     ClearOutput,
@@ -12,6 +13,8 @@ from nbgrader.preprocessors import (
     OverwriteCells,
     OverwriteKernelspec,
 )
+
+from course.grading.submissions import CANVAS, COPY, IN_WORK, MOODLE
 
 COURSE = Path(__file__).resolve().parent
 
@@ -72,6 +75,45 @@ class PutBack(NbGraderPreprocessor):
         return mended
 
 
+class FromLms(FileNameCollectorPlugin):
+    """Take a lesson's notebook of each student out of what Moodle or Canvas lets one download.
+
+    A student is called as there, by name and number: Anna Ash_4711. Of several copies one counts,
+    the one with the lesson's own name, else the last; nbgrader alone would stop there.
+    """
+
+    def collect(self, submitted_file):
+        app, path = self.parent, Path(submitted_file)
+        lesson = app.coursedir.assignment_id
+        root = Path(app._format_collect_path(app.extracted_directory))
+        student, _ = _of_lms(path, root)
+        copies = [
+            (stem == lesson, COPY.sub("", stem), len(stem), stem, file)
+            for file in root.rglob("*.ipynb")
+            for who, stem in [_of_lms(file, root)]
+            if who == student is not None and _may_be(stem, lesson)
+        ]
+        if not copies or path != max(copies)[-1]:
+            return None
+        return {"student_id": student, "file_id": lesson}
+
+
+def _of_lms(path, root):
+    """Return the student's name and number, and the rest of the file's name."""
+    for part in path.relative_to(root).parts:
+        stem = part.removesuffix(".ipynb")
+        if found := MOODLE.match(stem) or CANVAS.match(stem):
+            who = f"{found['student']}_{found['id']}"
+            return who, IN_WORK.sub(r"\1_", found["file"] or path.stem)
+    return None, path.stem
+
+
+def _may_be(stem, lesson):
+    """Return whether a name is not that of another lesson."""
+    numbers = re.findall(r"(?<!\d)(\d\d)_", stem)
+    return not numbers or lesson[:2] in numbers
+
+
 def _has_name(cell, name, _):
     return _name(cell) == name
 
@@ -96,6 +138,7 @@ def _name(cell) -> str | None:
 
 c = get_config()
 c.CourseDirectory.course_id = "transformer_lab"
+c.ZipCollectApp.collector_plugin = FromLms
 c.ClearSolutions.code_stub = {"python": 'raise NotImplementedError("not written yet")'}
 c.ClearSolutions.text_stub = "*Your three sentences.*"
 c.Autograde.sanitize_preprocessors = [

@@ -139,6 +139,11 @@ def test_a_task_that_became_a_text_is_said_with_its_cell(path, kind):
         assert said[0].startswith(f"{task.names[0]} stands in cell {where + 1}, which is a text")
 
 
+def test_a_task_that_stands_in_a_text_as_well_is_there():
+    cells = [("markdown", "def attend_one(): ..."), ("code", "def attend_one(): ...")]
+    assert remarks(cells, LESSON, ["attend_one"]) == []
+
+
 @pytest.mark.parametrize(
     "sources",
     [
