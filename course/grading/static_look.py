@@ -53,7 +53,7 @@ def look(cells: Sequence[tuple[str, str]], tasks: Collection[str]) -> list[str]:
     flags = some_of(flags)
     often = {name: where for name, where in defined.items() if name in tasks and len(where) > 1}
     flags += [which_counts(name, where) for name, where in often.items()]
-    flags += copies(cells, tasks)
+    flags += some_of(copies(cells, tasks))
     return flags + [f"no check of {each}" for each in tasks if each not in checked]
 
 

@@ -12,6 +12,7 @@ from course.checking import course_folder, read_cells
 from course.checking.progress import tasks_in
 from course.grading import look
 from course.grading.copies import _left_of_package, _package, copies
+from course.grading.submissions import MOST_NOTES
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "answers"))
 SOLUTIONS = sorted((course_folder() / "solutions").glob("[0-9][0-9]_*.ipynb"))
@@ -112,6 +113,13 @@ def catalogue_of(lesson):
     path = course_folder() / "tests" / "answers" / f"answers_{lesson}.py"
     nodes = ast.parse(path.read_text("utf-8")).body
     return {node.name: node for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+
+
+def test_of_a_whole_package_the_first_parts_are_named():
+    files = sorted((course_folder() / "transformer_lab").rglob("*.py"))
+    cells = [("code", path.read_text("utf-8")) for path in files]
+    like = [flag for flag in look(cells, names_in(SOLUTIONS[0])) if flag.startswith("like ")]
+    assert len(like) == MOST_NOTES
 
 
 def right_answers():
