@@ -58,12 +58,13 @@ def imitated_gpu() -> Iterator[None]:
 class _ImitatedGPU(TorchFunctionMode):
     def __init__(self):
         super().__init__()
-        self.memory: dict[
-            int, StorageWeakRef
-        ] = {}  # an address is not given again while it is here
+        # The GPU's, by address: which is not given to others as long as the reference is here.
+        self.memory: dict[int, StorageWeakRef] = {}
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs, name = dict(kwargs or {}), func.__name__
+        if not self.memory and name not in MOVES and "device" not in kwargs:
+            return func(*args, **kwargs)  # all are on the CPU, so that this is quick
         if name == "__get__":
             return self.attribute(func, args[0])
         if name in MOVES:
@@ -78,10 +79,8 @@ class _ImitatedGPU(TorchFunctionMode):
             kwargs["device"] = CPU
         result = func(*args, **kwargs)
         made_of_numbers = name in ("tensor", "as_tensor") and not isinstance(args[0], Tensor)
-        place = GPU if GPU in places and not made_of_numbers else CPU
-        if wanted is not None:
-            place = torch.device(wanted)
-        if place.type == "cuda":
+        stays = GPU in places and not made_of_numbers
+        if stays if wanted is None else torch.device(wanted).type == "cuda":
             self.take(result)
         return result
 
@@ -124,7 +123,7 @@ class _ImitatedGPU(TorchFunctionMode):
             if x.device == CPU:
                 storage = x.untyped_storage()
                 self.memory.setdefault(storage._cdata, StorageWeakRef(storage))
-        if len(self.memory) > 100_000:
+        if len(self.memory) > 10_000:
             self.memory = {i: ref for i, ref in self.memory.items() if not ref.expired()}
 
     def moved(self, name: str, x: Tensor, *args, **kwargs) -> Tensor:
