@@ -2,8 +2,9 @@
 
 `submissions.py` finds whose notebook is which lesson, `static_look.py`, `copies.py` and
 `similarity.py` say what a teacher may want to look at, `remarks.py` what a student is told about
-the whole notebook, `marks.py` writes what came out, and `grade.py` is the command. The verdicts are
-those of `course.checking`. What this can and cannot promise stands in `grading.md`.
+the whole notebook, `once.py` lets a mistake count once, `marks.py` writes what came out, and
+`grade.py` is the command. The verdicts are those of `course.checking`. What this can and cannot
+promise stands in `grading.md`.
 """
 
 from course.grading.marks import Row
