@@ -1,8 +1,9 @@
 """How a class is graded: `transformer-course grade`. One learner's check knows nothing of it.
 
-`submissions.py` finds whose notebook is which lesson, `static_look.py`, `copies.py` and
-`similarity.py` say what a teacher may want to look at, `remarks.py` what a student is told about
-the whole notebook, `once.py` lets a mistake count once, `marks.py` writes what came out, and
+`students.py` reads a class list and `submissions.py` finds whose notebook is which lesson.
+`static_look.py`, `copies.py` and `similarity.py` say what a teacher may want to look at,
+`remarks.py` what a student is told about the whole notebook. `once.py` lets a mistake count once,
+`by_hand.py` reads points by hand and days late, `marks.py` and `tables.py` write what came out, and
 `grade.py` is the command. The verdicts are those of `course.checking`. What this can and cannot
 promise stands in `grading.md`.
 """

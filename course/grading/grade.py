@@ -5,7 +5,7 @@ import hashlib
 import json
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -20,18 +20,21 @@ from course.checking.judge import Limits, Outcome, judge_notebook
 from course.checking.notebooks import read_cells
 from course.checking.progress import Task, tasks_in
 from course.checking.sandbox import COURSE, LIBRARY
-from course.grading.marks import Row, row_of, write_marks
+from course.grading.by_hand import MANUAL, late, read_due, read_manual, with_points_by_hand
+from course.grading.marks import Row, row_of, write_pages
 from course.grading.once import counted_once
 from course.grading.remarks import remarks
 from course.grading.similarity import similar_pairs, source_of
 from course.grading.static_look import look
+from course.grading.students import Student, read_class
 from course.grading.submissions import (
     UNREADABLE,
     Lesson,
     Submission,
     find_submissions,
 )
-from transformer_lab.support.files import locked, remove_leftovers, write_json
+from course.grading.tables import LMS, Late, for_lms, marks_of, of_marks, of_tasks
+from transformer_lab.support.files import locked, remove_leftovers, write_atomically, write_json
 from transformer_lab.support.threads import usable_cores
 from transformer_lab.support.validation import require
 
@@ -60,6 +63,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--output", required=True, metavar="DIR", help="folder for the marks")
     parser.add_argument(
+        "--class",
+        dest="class_list",
+        metavar="LIST.csv",
+        help="who is in the class: columns id, name, email, group, extra days",
+    )
+    parser.add_argument("--lms", choices=LMS, help="also write the table that its gradebook takes")
+    parser.add_argument(
+        "--due",
+        action="append",
+        default=[],
+        metavar="[NN=]DATE",
+        help="from when on days late cost points, as the rubric says; 2026-12-01T18:00",
+    )
+    parser.add_argument(
         "--jobs",
         type=int,
         default=usable_cores(),
@@ -87,6 +104,9 @@ def command(options: argparse.Namespace) -> int:
         options.submissions,
         options.lesson,
         options.output,
+        class_list=options.class_list,
+        lms=options.lms,
+        due=options.due,
         jobs=options.jobs,
         seconds=options.seconds,
         memory=options.memory,
@@ -99,6 +119,9 @@ def grade(
     lessons: Sequence[str],
     output: str | Path,
     *,
+    class_list: str | Path | None = None,
+    lms: str | None = None,
+    due: Sequence[str] = (),
     jobs: int = 2,
     seconds: int = 60,
     memory: float = 4.0,
@@ -108,7 +131,8 @@ def grade(
 
     `seconds` are for each task, `memory` in GB for a notebook. The marks are those of `lessons`;
     what was graded before with the same notebook, checks and limits is not run again.
-    Raises `ValueError` for a lesson that does not exist.
+    Raises `ValueError` for a lesson that does not exist, and for a class list, points by hand or a
+    date that cannot be meant so.
     """
     require(jobs >= 1, f"jobs must be at least 1, got {jobs}")
     require(seconds >= 1, f"seconds must be at least 1, got {seconds}")
@@ -116,7 +140,13 @@ def grade(
     source, folder = Path(submissions), Path(output)
     course = [_lesson(each) for each in dict.fromkeys(str(each).zfill(2) for each in lessons)]
     known, own = [_known_by(each) for each in course], [folder, folder / "feedback"]
-    found, strays = find_submissions(source, known, own)
+    when = read_due(due, [each.name for each in course])
+    people = read_class(Path(class_list)) if class_list else []
+    require(lms != "moodle" or people, "--lms moodle needs --class: Moodle goes by its addresses")
+    found, strays = find_submissions(source, known, own, people)
+    who = {each.student: each.who for each in found}
+    possible = {", ".join(task.names): task.points for each in course for task in each.tasks}
+    by_hand = read_manual(folder / MANUAL, who, possible, _other_tasks(course))
     hidden = [course_folder() / "solutions", course_folder() / "tests", source, folder]
     size = int(memory * 2**30)
     with (
@@ -129,24 +159,38 @@ def grade(
         for note in strays:
             print(f"note: {note}", file=sys.stderr)
         class_ = _Class(course, folder, around, Limits(seconds=seconds, memory=size))
-        rows = class_.grade(found, jobs)
-        _write(folder, rows, found, course, around)
+        rows = with_points_by_hand(class_.grade(found, jobs), by_hand)
+        days = {(each.student, each.lesson): late(each, when.get(each.lesson)) for each in found}
+        lost = _write_tables(folder, rows, who, days, lms)
+        _write(folder, rows, found, course, around, lost)
     _print(rows, folder)
     return 0
 
 
 def _lesson(number: str) -> Course:
     files = [file for file in check_files() if file.stem[5:7] == str(number).zfill(2)]
-    tasks: list[Task] = []
-    if files:
-        name = files[0].stem.removeprefix("test_")
-        places = [course_folder() / where / f"{name}.ipynb" for where in ("solutions", "exercises")]
-        tasks = next((tasks_in(path) for path in places if path.exists()), [])
-        reference = tuple(read_cells(places[0])) if places[0].exists() else ()
+    tasks = _tasks(files[0].stem[5:7]) if files else []
     if not tasks:
         known = ", ".join(file.stem[5:7] for file in check_files())
         raise ValueError(f"there is no lesson {number!r} with exercises; there is {known}")
+    name = files[0].stem.removeprefix("test_")
+    solution = course_folder() / "solutions" / f"{name}.ipynb"
+    reference = tuple(read_cells(solution)) if solution.exists() else ()
     return Course(name, files[0], tuple(tasks), reference)
+
+
+def _tasks(number: str) -> list[Task]:
+    places = [course_folder() / where for where in ("solutions", "exercises")]
+    found = (path for folder in places for path in folder.glob(f"{number}_*.ipynb"))
+    return next((tasks_in(path) for path in found), [])
+
+
+def _other_tasks(course: Sequence[Course]) -> list[str]:
+    """Return the names of the tasks of all other lessons."""
+    graded = {each.checks for each in course}
+    others = [each.stem[5:7] for each in check_files() if each not in graded]
+    tasks = (task for number in others for task in _tasks(number))
+    return [name for task in tasks for name in task.names]
 
 
 def _known_by(course: Course) -> Lesson:
@@ -280,12 +324,33 @@ def _kept(path: Path) -> dict[str, list[Row]]:
 # ---- Writing
 
 
+def _write_tables(
+    folder: Path,
+    rows: Sequence[Row],
+    who: Mapping[str, Student],
+    days: Mapping[tuple[str, str], tuple[int, float | int]],
+    lms: str | None,
+) -> dict[str, Mapping[str, Late]]:
+    """Write the tables; return for each student what came late."""
+    marks = marks_of(rows, who, days)
+    write_atomically(folder / "marks.csv", of_marks(marks))
+    write_atomically(folder / "tasks.csv", of_tasks(rows, who))
+    if lms:
+        first = [row for row in rows if row.student == rows[0].student]
+        possible: dict[str, float | int] = {}
+        for row in first:
+            possible[row.lesson] = possible.get(row.lesson, 0) + row.possible
+        write_atomically(folder / f"{lms}.csv", for_lms(lms, marks, possible))
+    return {mark.student: mark.late for mark in marks}
+
+
 def _write(
     folder: Path,
     rows: Sequence[Row],
     found: Sequence[Submission],
     course: Sequence[Course],
     around: Walls,
+    lost: Mapping[str, Mapping[str, Late]],
 ) -> None:
     pairs = similar_pairs(_passed_answers(rows, found, course))
     flagged: dict[str, list[str]] = {}
@@ -297,12 +362,13 @@ def _write(
         "about": f"Isolation: {around.means}. {NOTE}",
         "flagged": {student: flags for student, flags in flagged.items() if flags},
         "remarks": {},
+        "late": lost,
     }
     names = {each.name: [name for task in each.tasks for name in task.names] for each in course}
     for each in found:
         said = remarks(each.cells, each.lesson, names[each.lesson])
         notes["remarks"].setdefault(each.student, {})[each.lesson] = said
-    write_marks(folder, rows, notes, pairs)
+    write_pages(folder, rows, notes, pairs)
     kept = {key: [asdict(row) for row in mine] for key, mine in _kept(folder / MARKS).items()}
     marks: dict[str, Any] = {
         "isolation": around.means,
@@ -334,7 +400,7 @@ def _print(rows: Sequence[Row], folder: Path) -> None:
     passed = sum(row.state == PASSED for row in rows)
     print(f"{len(students)} students, {passed} of {len(rows)} tasks passed.")
     print(json.dumps(_states(rows), ensure_ascii=False))
-    print(f"Written to {folder}: marks.csv, marks.json, class.html, feedback/. {NOTE}")
+    print(f"Written to {folder}: marks.csv, tasks.csv, marks.json, class.html, feedback/. {NOTE}")
 
 
 def _states(rows: Sequence[Row]) -> dict[str, int]:

@@ -1,11 +1,9 @@
-"""What a teacher gets: marks.csv, marks.json, a page for each student, and class.html."""
+"""What a teacher reads: a row for each task, a page for each student, and class.html."""
 
-import csv
-import io
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -24,55 +22,43 @@ class Row:
     lesson: str
     task: str
     state: str
-    points: int
+    points: float | int
     seconds: float
     flags: list[str] = field(default_factory=list)
     why: str = ""
     message: str = ""
-    possible: int = 0
+    possible: float | int = 0
+    by_hand: float | int = 0
+    comment: str = ""
 
 
-COLUMNS = ("student", "lesson", "task", "state", "points", "seconds", "flags")
-
-
-def write_marks(
+def write_pages(
     folder: Path,
     rows: Sequence[Row],
     notes: Mapping[str, Any],
     pairs: Sequence[tuple[str, str, Mapping[str, float]]],
 ) -> None:
-    """Write all of them but marks.json; `notes` are "warning", "about", "flagged" and "remarks"."""
-    write_atomically(folder / "marks.csv", _csv(rows).encode("utf-8-sig", "replace"))
+    """Write the pages; `notes` are "warning", "about", "flagged", "remarks" and "late".
+
+    `notes["late"][student][lesson]` has the days that a lesson came late, and the points lost.
+    """
     by_student = defaultdict(list)
     for row in rows:
         by_student[row.student].append(row)
     pages = page_names(by_student)
     for student, mine in by_student.items():
         lessons = told(mine, notes.get("remarks", {}).get(student, {}))
-        page = _render("feedback.html", student=student, lessons=lessons, **_sums(mine))
+        late = notes.get("late", {}).get(student, {})
+        page = _render("feedback.html", student=student, lessons=lessons, **_sums(mine, late))
         write_atomically(folder / "feedback" / pages[student], page)
-    totals = {student: _sums(mine) for student, mine in by_student.items()}
+    totals = {
+        student: _sums(mine, notes.get("late", {}).get(student, {}))
+        for student, mine in by_student.items()
+    }
     page = _render(
         "class.html", lessons=_summary(rows), totals=totals, pages=pages, pairs=pairs, **notes
     )
     write_atomically(folder / "class.html", page)
-
-
-def _csv(rows: Sequence[Row]) -> str:
-    text = io.StringIO()
-    table = csv.writer(text)
-    table.writerow(COLUMNS)
-    for row in rows:
-        values = asdict(row) | {"flags": "; ".join(row.flags), "seconds": f"{row.seconds:.1f}"}
-        table.writerow([_harmless(values[name]) for name in COLUMNS])
-    return text.getvalue()
-
-
-def _harmless(value: Any) -> Any:
-    """Keep a spreadsheet from taking a text for a formula, also where it splits at semicolons."""
-    if not isinstance(value, str):
-        return value
-    return re.sub(r'(^|[;\t][\s"]*)(?=[=+\-@＝＋－＠\t\r])', r"\1'", value)
 
 
 def page_names(students: Sequence[str] | Mapping[str, Any]) -> dict[str, str]:
@@ -87,9 +73,11 @@ def page_names(students: Sequence[str] | Mapping[str, Any]) -> dict[str, str]:
     return names
 
 
-def _sums(rows: Sequence[Row]) -> dict[str, int]:
+def _sums(rows: Sequence[Row], late: Mapping[str, Any]) -> dict[str, Any]:
+    lost = sum(each.points for each in late.values())
     return {
-        "points": sum(row.points for row in rows),
+        "late": late,
+        "points": round(sum(row.points for row in rows) - lost, 2),
         "possible": sum(row.possible for row in rows),
         "passed": sum(row.state == PASSED for row in rows),
         "tasks": len(rows),

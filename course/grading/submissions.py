@@ -16,13 +16,14 @@ import os
 import re
 import stat
 import unicodedata
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from course.checking.course import check_files
 from course.checking.notebooks import parse_cell, read_cells
+from course.grading.students import EMAIL, Student, in_class, missing
 
 LARGEST = 20 * 2**20  # bytes; a notebook without pictures has some hundred thousand
 MOST_CELLS, MOST_CODE = 2000, 100_000  # cells, and characters in them; a lesson has 6,000 of code
@@ -45,6 +46,9 @@ CANVAS = re.compile(r"^(?P<student>[^_]+?)(?:_LATE)?_(?P<id>\d+)_\d+_(?P<file>.+
 COPY = re.compile(r"( ?\(\d+\)|[ -]copy\d*|-\d+| - copy)+$", re.IGNORECASE)
 
 
+NOBODY = Student("")
+
+
 @dataclass(frozen=True)
 class Lesson:
     """A lesson that is graded: its name as "02_…", its tasks' names, the first line of its text."""
@@ -65,12 +69,13 @@ class Submission:
     problem: str = ""
     flags: list[str] = field(default_factory=list)
     digest: str = ""
+    who: Student = NOBODY
 
 
 @dataclass
 class _File:
     path: Path
-    student: str
+    student: Student
     stem: str  # without the student's name, so far as it was recognised
     lesson: str | None = None
     cells: list[tuple[str, str]] = field(default_factory=list)
@@ -79,17 +84,21 @@ class _File:
 
 
 def find_submissions(
-    folder: Path, lessons: Sequence[Lesson], leave_out: Sequence[Path] = ()
+    folder: Path,
+    lessons: Sequence[Lesson],
+    leave_out: Sequence[Path] = (),
+    people: Sequence[Student] = (),
 ) -> tuple[list[Submission], list[str]]:
     """Return a submission for each student and lesson, and what was found beside them.
 
+    `people` are the class; who of them has handed in nothing has submissions that say so.
     Raises `ValueError` if there is no student in the folder.
     """
     if not folder.is_dir():
         raise ValueError(f"{folder} is not a folder of submissions")
     root = folder / "submitted" if (folder / "submitted").is_dir() else folder
     notes = _beside(folder) if root != folder else []
-    files: dict[str, list[_File]] = defaultdict(list)
+    files: dict[Student, list[_File]] = defaultdict(list)
     for path, student, stem in _walk(root, lessons, leave_out):
         found = files[student]
         if path is not None:
@@ -99,13 +108,17 @@ def find_submissions(
             found.append(file if many else _read(file, lessons))
     if not files:
         raise ValueError(f"{folder} holds no submission: neither a folder nor a notebook")
-    shown, submissions = _shown_names(files), []
-    for student in sorted(files, key=lambda each: shown[each][0]):
+    found, unknown = _in_class(files, people) if people else (_apart(files), {})
+    if absent := missing(people, found):
+        notes.append(f"nothing came from {', '.join(visible(each.name) for each in absent)}")
+    found |= dict.fromkeys(absent, ())
+    shown, submissions = _shown_names(found), []
+    for student in sorted(found, key=lambda each: shown[each][0]):
         name, flags = shown[student]
-        mine, odd = _of_student(name, files[student], lessons, root)
-        odd = some_of(odd)
+        mine, odd = _of_student(name, found[student], lessons, root)
+        odd = some_of(unknown.get(student, []) + odd)
         for each in mine:
-            each.flags = flags + each.flags + odd
+            each.who, each.flags = student, flags + each.flags + odd
         submissions += mine
         notes += [f"{name}: {note}" for note in odd]
     return submissions, notes
@@ -113,7 +126,7 @@ def find_submissions(
 
 def _walk(
     root: Path, lessons: Sequence[Lesson], leave_out: Sequence[Path]
-) -> Iterator[tuple[Path | None, str, str]]:
+) -> Iterator[tuple[Path | None, Student, str]]:
     """Yield (notebook, student, rest of its name); (None, student, "") for a student's folder."""
     hidden = {os.path.realpath(each) for each in leave_out}
     for entry in _entries(root):
@@ -173,22 +186,29 @@ def _stem(name: str) -> str:
     return IN_WORK.sub(r"\1_", stem)
 
 
-def _student_of_folder(name: str) -> str:
+def _student_of_folder(name: str) -> Student:
     moodle = MOODLE.match(name)
-    return moodle["student"] if moodle else name
+    return Student(moodle["student"], number=moodle["id"]) if moodle else _plain(name)
 
 
-def _student_of_file(stem: str, lessons: Sequence[Lesson]) -> tuple[str, str]:
+def _plain(name: str) -> Student:
+    address = EMAIL.search(name)
+    return Student(name, email=address[0] if address else "")
+
+
+def _student_of_file(stem: str, lessons: Sequence[Lesson]) -> tuple[Student, str]:
     """Return the student and the rest of a flat file's name."""
-    if found := MOODLE.match(stem) or CANVAS.match(stem):
-        return found["student"], found["file"] or ""
+    if found := MOODLE.match(stem):
+        return Student(found["student"], number=found["id"]), found["file"] or ""
+    if found := CANVAS.match(stem):
+        return Student(found["student"], number=found["id"], canvas=True), found["file"]
     bare = COPY.sub("", stem)
     others = (file.stem.removeprefix("test_") for file in check_files())  # not graded now
     for name in (*(lesson.name for lesson in lessons), *others):
         if name in bare:
             before, after = bare.split(name, 1)
-            return (before + after).strip(" _-.") or stem, name
-    return stem, stem
+            return _plain((before + after).strip(" _-.") or stem), name
+    return _plain(stem), stem
 
 
 # ---- What a file contains
@@ -352,6 +372,41 @@ def tree_of(source: str) -> ast.Module:
         return ast.Module([], [])
 
 
+# ---- Whose files are whose
+
+
+def _in_class(
+    files: Mapping[Student, list[_File]], people: Sequence[Student]
+) -> tuple[dict[Student, list[_File]], dict[Student, list[str]]]:
+    """Return the files by student of the class list, and what is to be said of the others."""
+    found: dict[Student, list[_File]] = {}
+    by_id: dict[str, Student] = {}
+    unknown: dict[Student, list[str]] = {}
+    for student, mine in files.items():
+        known, why = in_class(student, people)
+        if why:
+            unknown[known] = [why]
+        else:
+            known = by_id.setdefault(known.id, known)
+        found[known] = found.get(known, []) + mine
+    return found, unknown
+
+
+def _apart(files: Mapping[Student, list[_File]]) -> dict[Student, list[_File]]:
+    """Return the files by student, where one name may have several of Moodle's numbers."""
+    found: dict[Student, list[_File]] = {}
+    names = defaultdict(list)
+    for student in files:
+        names[student.name, student.canvas or not student.number].append(student)
+    for (_, sure), same in names.items():
+        lessons = [each for student in same for each in {file.lesson for file in files[student]}]
+        if sure or len(set(lessons)) < len(lessons):  # one lesson twice: two people
+            found |= {student: files[student] for student in same}
+        else:
+            found[same[0]] = [file for student in same for file in files[student]]
+    return found
+
+
 # ---- Which file counts
 
 
@@ -435,17 +490,20 @@ def visible(text: str) -> str:
     )
 
 
-def _shown_names(students: Mapping[str, object]) -> dict[str, tuple[str, list[str]]]:
+def _shown_names(students: Collection[Student]) -> dict[Student, tuple[str, list[str]]]:
     """Return for each student a name that differs from all others, and flags about it."""
     shown, taken = {}, set()
-    for student in sorted(students):
-        name, flags = visible(student).strip() or "(no name)", []
-        if name != unicodedata.normalize("NFC", student):
+    often = Counter(visible(student.name).strip().casefold() for student in students)
+    for student in sorted(students, key=lambda each: (each.name, each.label)):
+        name, flags = visible(student.name).strip() or "(no name)", []
+        if name != unicodedata.normalize("NFC", student.name):
             flags.append("invisible characters in the name")
+        if often[name.casefold()] > 1:
+            flags = [*flags, "another student has the same name"]
+            name = f"{name} ({visible(student.label)})" if student.label else name
         base, number = name, 2
         while name.casefold() in taken:
             name, number = f"{base} ({number})", number + 1
-            flags = [*flags, "another student has the same name"]
         taken.add(name.casefold())
         shown[student] = name, flags
     return shown

@@ -40,9 +40,9 @@ COURSE = [
     ),
     *("checking.notebooks", "checking.live", "checking.records", "checking.integrity"),
     *("checking.child", "checking.isolation", "checking.judge", "workplace", "checking.progress"),
-    *("lessons", "grading.submissions", "grading.similarity", "grading.copies"),
-    *("grading.static_look", "grading.remarks", "grading.marks", "grading.once", "grading.grade"),
-    *("cli", "__main__"),
+    *("lessons", "grading.students", "grading.submissions", "grading.similarity"),
+    *("grading.copies", "grading.static_look", "grading.remarks", "grading.marks"),
+    *("grading.once", "grading.by_hand", "grading.tables", "grading.grade", "cli", "__main__"),
 ]
 ORDER = [
     *(f"transformer_lab.{name}" for name in (*SUPPORT, *READ, *AROUND_THE_MODEL, *SHOWN)),

@@ -11,7 +11,7 @@ from course.checking.notebooks import load_cells
 from course.checking.progress import tasks_in
 from course.grading import find_submissions
 from course.grading.grade import _known_by, _lesson
-from course.grading.marks import Row, write_marks
+from course.grading.marks import Row, write_pages
 from course.grading.remarks import course_cells, missing_imports, remarks
 from course.grading.submissions import Lesson
 
@@ -177,7 +177,7 @@ def test_what_only_wraps_a_function_is_no_second_one():
 def page(folder, rows, notes=()):
     said = {"anna": {LESSON: list(notes)}}
     given = {"warning": "", "about": "", "flagged": {}, "remarks": said}
-    write_marks(folder, rows, given, [])
+    write_pages(folder, rows, given, [])
     return (folder / "feedback" / "anna.html").read_text("utf-8")
 
 

@@ -78,7 +78,7 @@ def graded(tmp_path_factory):
         with pytest.raises(BlockingIOError):  # nobody has called
             server.accept()
     rows = {}
-    with (marks / "marks.csv").open(encoding="utf-8-sig", newline="") as file:
+    with (marks / "tasks.csv").open(encoding="utf-8-sig", newline="") as file:
         for row in csv.DictReader(file):
             rows.setdefault(row["student"], []).append(row)
     after = [digests(each) for each in watched]

@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import io
 import json
 import os
 import shutil
@@ -21,7 +22,7 @@ from course.checking.records import Judged
 from course.grading import find_submissions, look, similar_pairs
 from course.grading import grade as command
 from course.grading.grade import _known_by, _lesson
-from course.grading.marks import Row, _harmless, page_names, write_marks
+from course.grading.marks import Row, page_names, write_pages
 from course.grading.similarity import (
     THRESHOLDS,
     likeness,
@@ -36,6 +37,7 @@ from course.grading.submissions import (
     _too_long,
     definitions,
 )
+from course.grading.tables import OF_TASKS, harmless, of_tasks
 from transformer_lab.support import files
 
 LESSONS = [_known_by(_lesson(number)) for number in ("01", "02")]
@@ -175,12 +177,21 @@ def test_of_many_copies_the_last_one_counts(tmp_path):
     assert found["anna", SECOND].path.name == "homework (10).ipynb"
 
 
-def test_two_people_of_one_name_are_asked_about(tmp_path):
+def test_two_people_of_one_name_have_two_rows(tmp_path):
     for number in (4711, 4812):
         hand_in(tmp_path, f"Anna Ash_{number}_assignsubmission_file_/{SECOND}.ipynb")
-    found, notes = found_in(tmp_path)
-    question = f"{SECOND} came more than once: are they two people of one name?"
-    assert question in found["Anna Ash", SECOND].flags and f"Anna Ash: {question}" in notes
+    found, _ = found_in(tmp_path)
+    assert [student for student, _ in found] == ["Anna Ash (4711)", "Anna Ash (4812)"]
+    for each in found.values():
+        assert each.cells and each.flags == ["another student has the same name"]
+
+
+def test_moodle_gives_one_person_another_number_in_each_assignment(tmp_path):
+    for number, lesson in ((4711, FIRST), (5003, SECOND)):
+        name = f"Anna Ash_{number}_assignsubmission_file_/{lesson}.ipynb"
+        hand_in(tmp_path, name, text=exercise(lesson))
+    found, _ = found_in(tmp_path, LESSONS)
+    assert all(found["Anna Ash", lesson].cells for lesson in (FIRST, SECOND))
 
 
 def test_a_lesson_that_is_not_graded_now_makes_no_second_student(tmp_path):
@@ -453,11 +464,10 @@ def test_marks_are_harmless_in_a_spreadsheet_and_in_a_browser(tmp_path):
         Row(evil, SECOND, "f", "wrong", 0, 1.25, ["a", "b"], "<b>why</b>", "<b>all</b>", 5),
         Row("＝1;=2;-3", SECOND, "f", "passed", 5, 0.5, ["x", "=1", "y"], possible=5),
     ]
-    write_marks(tmp_path, rows, {"warning": "", "about": "", "flagged": {evil: ["x"]}}, [])
-    with (tmp_path / "marks.csv").open(encoding="utf-8-sig", newline="") as file:
-        table = list(csv.reader(file))
-    assert table[1][0] == f"'{evil}" and table[1][5:] == ["1.2", "a; b"]
-    assert table[2][0] == "'＝1;'=2;'-3" and table[2][6] == "x; '=1; y"
+    write_pages(tmp_path, rows, {"warning": "", "about": "", "flagged": {evil: ["x"]}}, [])
+    table = list(csv.reader(io.StringIO(of_tasks(rows, {}).decode("utf-8-sig"), newline="")))
+    assert table[1][0] == f"'{evil}" and table[1][-2:] == ["1.2", "a; b"]
+    assert table[2][0] == "'＝1;'=2;'-3" and table[2][OF_TASKS.index("flags")] == "x; '=1; y"
     pages = list(tmp_path.rglob("*.html"))
     assert len(pages) == 3
     assert not any("<script>" in page.read_text() or "<b>" in page.read_text() for page in pages)
@@ -470,7 +480,7 @@ def test_the_class_page_puts_the_most_frequent_diagnosis_first(tmp_path):
         "It is 7 at [2], expected 8.",
     ]
     rows = [Row(f"s{i}", SECOND, "f", "wrong", 0, 0.0, why=each) for i, each in enumerate(why)]
-    write_marks(
+    write_pages(
         tmp_path, rows, {"warning": "LOUD", "about": "", "flagged": {}}, [("s0", "s1", {"f": 0.9})]
     )
     text = (tmp_path / "class.html").read_text("utf-8")
@@ -481,7 +491,7 @@ def test_the_class_page_puts_the_most_frequent_diagnosis_first(tmp_path):
 
 @pytest.mark.parametrize("name", ["=1+1", "a; =1+1", 'a";"=1+1', "wanted x\t=1+1"])
 def test_no_part_of_a_cell_is_a_formula(name):
-    assert "'=1+1" in _harmless(name)
+    assert "'=1+1" in harmless(name)
 
 
 def test_no_two_pages_have_one_name():

@@ -171,7 +171,8 @@ def test_careless_notebooks_get_one_verdict(graded, by_pytest, name, capsys):
 
 def test_two_definitions_are_said(graded):
     for name in ("second one wrong", "second one right"):
-        assert "attend_one is defined 2 times" in graded[1][name]["flags"]
+        first = graded[1][name]["flags"][0]
+        assert first.startswith("attend_one is defined 2 times") and first.endswith("counts")
 
 
 @pytest.mark.parametrize("file", check_files(), ids=lambda file: file.stem)
