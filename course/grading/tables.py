@@ -105,10 +105,13 @@ def for_lms(kind: str, marks: Sequence[Mark], possible: Mapping[str, float | int
     """Return the table that Moodle's or Canvas's gradebook imports, a column for each lesson.
 
     Moodle asks which column says who is who, and finds people by the e-mail address or the ID
-    number; where both are empty, it skips the row. Canvas finds them by its own ID, the SIS user ID
+    number. A row in which that one is empty could go to the student above it, so whoever lacks one
+    of the two is left out. Canvas finds them by its own ID, the SIS user ID
     or the login, and takes the points that are possible from a second row.
     """
     lessons = [*possible]
+    if kind == "moodle":
+        marks = [mark for mark in marks if mark.who.id and mark.who.email]
     points = [[f"{mark.lessons[each]:g}" for each in lessons] for mark in marks]
     if kind == "moodle":
         table = [["Full name", "ID number", "Email address", *lessons]]

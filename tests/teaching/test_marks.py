@@ -4,6 +4,7 @@ import csv
 import io
 import os
 import re
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
@@ -95,6 +96,13 @@ def test_moodle_finds_each_student_and_takes_each_grade():
     by_number = {row["ID number"]: row for row in read}
     assert set(by_address) == {"ann@uni.org", "lee@uni.org"} and set(by_number) == {"s1", "s2"}
     assert [float(row[each]) for row in read for each in (ONE, TWO)] == [5, 8, 5, 8]
+
+
+def test_moodle_gets_no_row_that_could_go_to_the_student_above():
+    first, *others = marks_of(rows(), WHO, {})
+    nobody = replace(others[0], who=replace(others[0].who, email=""))
+    read = table(for_lms("moodle", [first, nobody], {ONE: 5, TWO: 10}))
+    assert [row["ID number"] for row in read] == [first.who.id]
 
 
 def test_canvas_takes_each_further_column_for_an_assignment_with_possible_points():
