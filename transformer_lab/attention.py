@@ -45,7 +45,7 @@ def merge_heads(x: Float[Tensor, "B H L d_k"]) -> Float[Tensor, "B L H*d_k"]:
 
 
 class MultiHeadAttention(nn.Module):
-    """Concat(head₁ … head_h) W_O, headᵢ = Attention(Q W_Qᵢ, K W_Kᵢ, V W_Vᵢ) (paper, 3.2.2).
+    """Concat(head₁ … head_h) W^O, headᵢ = Attention(Q W_Qᵢ, K W_Kᵢ, V W_Vᵢ) (paper, 3.2.2).
 
     The h projections of a kind lie side by side in one linear layer: `w_q`, `w_k`, `w_v`; `w_o`
     mixes the heads. d_k = d_v = d_model / num_heads. The equation has no biases, so there are none

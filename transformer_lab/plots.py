@@ -4,7 +4,7 @@ Each function returns the matplotlib Axes that it drew on, for whatever else is 
 """
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -109,14 +109,19 @@ def plot_history(
     ax: Any = None,
     title: str | None = None,
     steps: int | None = None,
+    levels: Mapping[str, float | int] | None = None,
+    labels: tuple[str, str] | None = None,
+    log: bool = False,
 ):
     """Draw a quantity of a training history against the step; dots are its validation values.
 
     The loss of the training steps is their objective, with dropout and label smoothing; on unseen
-    data it is the plain loss. The two are named apart, as they are not one quantity.
+    data it is the plain loss. The two are named apart, as they are not one quantity. Where they
+    are, `labels` can name them otherwise.
 
     `history` is what `fit` returns and a run keeps. `steps` is the last step of the axis, for a
-    run that goes on. Raises `ValueError` if no record has the quantity.
+    run that goes on; `levels` are dashed lines to compare with, by their names; `log` divides the
+    upright axis by powers of ten. Raises `ValueError` if no record has the quantity.
     """
     listed = isinstance(history, Sequence) and len(history) > 0
     require(
@@ -135,13 +140,23 @@ def plot_history(
         {"color": "0", "marker": "o", "markersize": 4},
     )
     # What training lowers is measured with dropout and label smoothing, and so is another quantity.
-    labels = ("training objective" if quantity == "loss" else "training", "unseen data")
+    objective = "training objective" if quantity == "loss" else "training"
+    labels = labels or (objective, "unseen data")
     for points, label, style in zip(lines, labels, styles, strict=True):
         if points:
             ax.plot(*zip(*points, strict=True), label=label, **style)
     step, last = next(points[-1] for points in lines if points)
     title = f"{quantity} {last:.3g} after {step:,} steps" if title is None else title
-    ax.set(xlabel="step", ylabel=quantity, xlim=(0, steps or step), ylim=(0, None))
+    ax.set(xlabel="step", ylabel=quantity, xlim=(0, steps or step))
+    if log:
+        ax.set_yscale("log")
+        ax.yaxis.set_major_formatter("{x:g}")
+    else:
+        ax.set_ylim(0, None)
+    for name, level in (levels or {}).items():
+        ax.axhline(level, color=BASELINE, linewidth=1, linestyle="--")
+        ax.text(steps or step, level, name, fontsize=9, ha="right", va="bottom", parse_math=False)
+        ax.set_ylim(top=max(ax.get_ylim()[1], 1.1 * level))  # so that its name is inside
     ax.set_title(title, parse_math=False)
     ax.legend(frameon=False)
     ax.spines[["top", "right"]].set_visible(False)

@@ -148,7 +148,7 @@ def test_a_flipped_bit_in_the_weights_is_refused(run, at):
     assert "its checksum is wrong" in refuses(run)
 
 
-@pytest.mark.parametrize("name", [".", "dates_0", "dates_1", "dates_2", "first_translator"])
+@pytest.mark.parametrize("name", [".", "dates_0", "dates_1", "dates_2"])
 def test_a_flipped_bit_in_weights_that_come_with_the_course_is_refused(name, tmp_path):
     folder = shutil.copytree(PRETRAINED / name, tmp_path / "copy")
     load_run(folder)

@@ -21,7 +21,7 @@ READ = [
 # then what the model learns from, how it learns, and the whole path,
 AROUND_THE_MODEL = [
     *("data.batches", "data.dates", "data.multi30k", "data.reading", "data.pairs"),
-    *("data.prose", "data.scenes", "scoring"),
+    *("data.letters", "data.scenes", "scoring"),
     *("training.loss", "training.fused_loss", "training.schedule", "training.optimizer"),
     *("training.step", "training.checkpoints", "training.loop", "presets", "runs"),
 ]
@@ -30,6 +30,7 @@ SHOWN = ["palette", "plots", "support.command_line", "cli", "__main__"]
 COURSE = [
     *("figures.diagrams", "figures.figure1", "figures.sketch", "figures.notebook"),
     *("explorables.pens", "explorables.query", "explorables.clocks", "explorables.beam"),
+    "explorables.reader",
     "explorables.page",
     *(
         "checking.diagnosis",
@@ -39,7 +40,8 @@ COURSE = [
         "checking.course",
     ),
     *("checking.notebooks", "checking.live", "checking.records", "checking.integrity"),
-    *("checking.child", "checking.isolation", "checking.judge", "workplace", "checking.progress"),
+    *("checking.child", "checking.isolation", "checking.judge", "stamps", "checking.progress"),
+    *("carrying", "workplace"),
     *("lessons", "grading.students", "grading.submissions", "grading.similarity"),
     *("grading.copies", "grading.static_look", "grading.remarks", "grading.marks"),
     *("grading.once", "grading.by_hand", "grading.tables", "grading.grade", "cli", "__main__"),

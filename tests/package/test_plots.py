@@ -210,6 +210,15 @@ def test_a_history_is_drawn_against_its_steps_with_the_validation_values():
     assert plot_history(HISTORY, "rate", title="").get_title() == ""
 
 
+def test_a_history_is_compared_with_levels_that_have_their_names():
+    ax = plot_history(HISTORY, levels={"guessing": 50.0, "a": 0.5})
+    texts = {text.get_text(): text.get_position()[1] for text in ax.texts}
+    assert texts == {"guessing": 50.0, "a": 0.5}
+    dashed = [line.get_ydata()[0] for line in ax.lines if line.get_linestyle() == "--"]
+    assert dashed == [50.0, 0.5] and ax.get_ylim() == (0, pytest.approx(55))
+    assert not plot_history(HISTORY).texts
+
+
 def test_no_advice_to_draw_a_validation_value_as_training():
     with pytest.raises(ValueError, match=r"one of \['loss', 'rate'\], got 'x'"):
         plot_history(HISTORY, "x")
@@ -349,3 +358,10 @@ def test_the_loss_of_training_steps_is_named_apart_from_that_of_unseen_data():
     """With dropout and label smoothing it is another quantity."""
     labels = [text.get_text() for text in plot_history(HISTORY).get_legend().get_texts()]
     assert labels == ["training objective", "unseen data"]
+
+
+def test_the_lines_of_a_history_can_be_named_and_their_axis_divided_by_tens():
+    ax = plot_history(HISTORY, labels=("known", "unseen"), log=True)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["known", "unseen"]
+    assert ax.get_yscale() == "log" and ax.get_ylim()[0] > 0
+    assert plot_history(HISTORY).get_yscale() == "linear"

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from transformer_lab.data import scenes
 from transformer_lab.data.scenes import (
@@ -74,6 +75,25 @@ def test_a_split_shows_what_it_is_for_and_nothing_else_unseen(split):
         ]
         assert together == ([frozenset(things[:2])] if split == "together" else [])
         assert len(right) == (split == "right") and set(right) <= set(things[:2])
+
+
+def test_smooth_softens_the_edges_and_changes_nothing_else():
+    plain, smooth = scenes(40, 7), scenes(40, 7, smooth=True)
+    for one, other in zip(plain, smooth, strict=True):
+        assert one.caption == other.caption and torch.equal(one.pixels, other.pixels)
+        changed = (one.image != other.image).any(0)
+        around = F.max_pool2d(one.pixels.float(), 5, 1, 2).any(0)  # the tips of triangles
+        inner = 1 - F.max_pool2d(F.pad(1 - one.pixels.float(), (1, 1, 1, 1), value=1), 3, 1)
+        assert changed.any() and not (changed & (~around | inner.any(0).bool())).any()
+        assert other.image.min() >= 0 and other.image.max() <= 1
+
+
+def test_a_smooth_thing_stays_in_its_cell_too():
+    for scene in scenes(100, 8, smooth=True):
+        ground = scene.image[:, ~scene.pixels.any(0)].mode(dim=1).values[:, None, None]
+        touched = ((scene.image - ground).abs() > 1e-4).any(0).float()
+        cells = F.max_pool2d(touched[None], CELL).sum()
+        assert cells == len(scene.pixels)
 
 
 def test_each_thing_and_each_column_is_seen_in_training():
