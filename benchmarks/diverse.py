@@ -2,8 +2,7 @@
 
 The models that are there translate the training set, each in its own words, and each goes on with
 all of it. The three of `multi30k-tok` write German for the English captions; the first of them,
-trained on in both directions, writes English for the German ones. No other text is used. Of cased
-text there is one run, which learns what it and the course's first translator wrote.
+trained on in both directions, writes English for the German ones. No other text is used.
 
 [1] Nguyen et al. 2020, Data Diversification: A Simple Strategy For Neural Machine Translation.
 """
@@ -12,11 +11,11 @@ from pathlib import Path
 
 from transformer_lab import PRESETS, Run, load_run, train
 from transformer_lab.data.pairs import TextPairs
-from transformer_lab.runs import METRICS, PRETRAINED, load_task
+from transformer_lab.runs import METRICS, load_task
 from transformer_lab.support.files import read_json, write_atomically
 from transformer_lab.support.validation import require
 
-PRESET, TEACHERS, CASED = "multi30k-tok", (0, 1, 2), "multi30k-raw"
+PRESET, TEACHERS = "multi30k-tok", (0, 1, 2)
 STEPS = 7000  # of a pupil, after the 8,000 that made it a teacher
 
 
@@ -37,31 +36,20 @@ def train_diverse(folder: Path, *, seed: int, **settings) -> Run:
     return train(PRESET, folder, **own, steps=STEPS, **settings)
 
 
-def train_cased(folder: Path, *, seed: int, **settings) -> Run:
-    """Return the run in `folder`: the teacher of cased text, trained on with what two have made."""
-    pairs, runs = load_task(CASED)["train"], folder.parent
-    teacher = finished(runs / f"{CASED}-{seed}", CASED, seed=seed, **settings)
-    made = set(translated(teacher, pairs, teacher.folder))
-    first = load_run(PRETRAINED / "first_translator")
-    made.update(translated(first, pairs, runs / "first_translator"))
-    own = {"start": teacher, "more_pairs": sorted(made - set(pairs)), "seed": seed}
-    return train(CASED, folder, **own, steps=STEPS, **settings)
-
-
 def train_longer(folder: Path, *, seed: int, **settings) -> Run:
     """Return the run in `folder`, the control: as many steps more, with the pairs alone."""
     teacher = finished(folder.parent / f"{PRESET}-{seed}", seed=seed, **settings)
     return train(PRESET, folder, start=teacher, seed=seed, steps=STEPS, **settings)
 
 
-def finished(folder: Path, preset: str = PRESET, **settings) -> Run:
+def finished(folder: Path, **settings) -> Run:
     """Return the run in `folder`, trained to its end if it is not there.
 
     Raises `ValueError` if what is there was trained in another precision.
     """
     if not (folder / METRICS).exists():
-        return train(preset, folder, **settings)
-    asked = settings.get("precision", PRESETS[preset].training.precision)
+        return train(PRESET, folder, **settings)
+    asked = settings.get("precision", PRESETS[PRESET].training.precision)
     found = read_json(folder / METRICS)["training"]["precision"]
     require(found == asked, f"{folder} must be a run in {asked}, got one in {found}")
     return load_run(folder)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.diverse import train_cased, train_diverse, train_longer
+from benchmarks.diverse import train_diverse, train_longer
 from benchmarks.intervals import counts_of, drawn, interval
 from benchmarks.recipes import train_wide
 from benchmarks.reporting import report
@@ -26,9 +26,9 @@ from transformer_lab.support.files import read_json
 ONE, TWO, THREE = (0,), (0, 1), (0, 1, 2)
 SEEDS = {"dates": THREE, "multi30k": ONE, "multi30k-raw": ONE}
 SEEDS |= {"multi30k-tok": THREE, "multi30k-tok-adam": THREE, "multi30k-diverse": THREE}
-SEEDS |= {"multi30k-longer": TWO, "multi30k-raw-diverse": ONE, "multi30k-tok-rdrop": THREE}
+SEEDS |= {"multi30k-longer": TWO, "multi30k-tok-rdrop": THREE}
 TRAINERS = {"multi30k-diverse": train_diverse, "multi30k-longer": train_longer}
-TRAINERS |= {"multi30k-raw-diverse": train_cased, "multi30k-tok-rdrop": train_wide}
+TRAINERS |= {"multi30k-tok-rdrop": train_wide}
 # The recipe of before Muon.
 ADAM = {"optimizer": "adam", "weight_decay": 0.0, "warmup": 1000, "rate_factor": 0.9}
 TRIED = "recipes.json"

@@ -3,7 +3,8 @@
 The code is the lesson's own, loaded from its notebook. Strings written backwards by networks with
 one vector (as a start, fed at every step, of twice the size, from an encoder that reads one way)
 and by networks that look back (also without the vector, with an encoder that reads from the left
-only or the right only, without a tanh); more steps; strings of one length only; strings copied; a
+only or the right only, without a tanh, at the letters' own vectors, and at the right place without
+any score); more steps; strings of one length only; strings copied; a
 loss that counts every place alike; dates.
 Runs that l01_bottleneck.json has already are kept: without the file, all are made.
 """
@@ -23,12 +24,13 @@ USED = (
     *("START", "TOLD", "learn", "looks_after", "weight_on_the_right_letter", "right_letters"),
     *("right_with_filling", "reversals", "some_strings"),
 )
-SEEDS, STEPS, MORE_STEPS, MANY_STEPS, STEPS_ON_EIGHT, BATCH = range(3), 500, 1500, 5000, 1100, 160
+SEEDS, STEPS, MORE_STEPS, MANY_STEPS, BATCH = range(3), 500, 1500, 5000, 160
 LENGTHS = (2, 4, 8, 12, 16, 20, 24, 48)
 SIGNS = " ,-./0123456789abcdefghijklmnopqrstuvwxyz"
 STRINGS = (
     *("FixedVector", "FedVector", "LooksBack", "FixedVector of 64", "OneWay"),
     *("StartsFromZeros", "LooksBackOneWay", "LooksBackFromRight", "NoTanh"),
+    *("LooksBackAtLetters", "NailedDown"),
 )
 DATES = ("FixedVector", "FedVector", "LooksBack", "LooksBackByProduct")
 ONE_VECTOR, WIDTHS = ("FixedVector", "OneWay"), ("FixedVector", "FixedVector of 64")
@@ -36,12 +38,14 @@ ONE_VECTOR, WIDTHS = ("FixedVector", "OneWay"), ("FixedVector", "FixedVector of 
 
 @cache
 def lesson() -> dict:
-    """Return what is used of the lesson, and three more networks."""
+    """Return what is used of the lesson, and five more networks."""
     code = lesson_code("01", *USED)
     return code | {
         "OneWay": one_way(code["FixedVector"]),
         "LooksBackOneWay": one_way(code["LooksBack"]),
         "LooksBackFromRight": one_way(code["LooksBack"], from_right=True),
+        "LooksBackAtLetters": at_letters(code["LooksBack"]),
+        "NailedDown": nailed_down(code["LooksBack"]),
     }
 
 
@@ -59,6 +63,27 @@ def one_way(network: type, from_right: bool = False) -> type:
             return memory.flip(1) if from_right else memory, last[0]
 
     return OneWay
+
+
+def at_letters(network: type) -> type:
+    """Return the network with the letters' own vectors in place of the encoder's states."""
+
+    class AtLetters(network):
+        def encode(self, source):
+            return self.letters(source), super().encode(source)[1]
+
+    return AtLetters
+
+
+def nailed_down(network: type) -> type:
+    """Return the network with its whole weight on the right letter, without any score."""
+
+    class NailedDown(network):
+        def look(self, states, memory):
+            weights = torch.eye(memory.shape[1]).flip(1)[: states.shape[1]]
+            return weights @ memory, weights.expand(len(memory), -1, -1)
+
+    return NailedDown
 
 
 def build(code: dict, kind: str, seed: int, **options) -> torch.nn.Module:
@@ -232,13 +257,13 @@ def with_reads(source: torch.Tensor, wanted: torch.Tensor, start: int = len(SIGN
 def plan(smoke: bool) -> Iterator[tuple[dict, Callable]]:
     """Yield experiment, kind, seed and steps of a training, and what trains."""
     few = 2 if smoke else STEPS
-    every = [(strings, STRINGS, few), (eight, ("FixedVector",), 2 if smoke else STEPS_ON_EIGHT)]
+    every = [(strings, STRINGS, few), (eight, ("FixedVector",), few)]
     every += [(one, ONE_VECTOR, few) for one in (copies, long, long_copies, even)]
-    every += [(dates, DATES, few)]
+    every += [(copies, ("LooksBackOneWay", "LooksBackFromRight"), few), (dates, DATES, few)]
     if not smoke:
         every += [(of_dates, WIDTHS, MORE_STEPS) for of_dates in (dates, slow_dates)]
         every += [(strings, STRINGS[:2], MORE_STEPS), (strings, STRINGS[:1], MANY_STEPS)]
-        every += [(strings, ("LooksBackOneWay",), MORE_STEPS)]
+        every += [(strings, ("LooksBackOneWay",), MORE_STEPS), (eight, ("FixedVector",), 1100)]
     for experiment, kinds, steps in every:
         for kind, seed in itertools.product(kinds, range(1) if smoke else SEEDS):
             setting = {"kind": kind, "seed": seed, "steps": steps}

@@ -1,11 +1,11 @@
 """`python -m benchmarks.lessons.l04_masks`: lesson 04's masks on captions, and who writes well.
 
-Two translators write 200 random captions of test2016 as they should, and without the decoder's
-causal mask; the first also one token at a time with a cache and no mask, and with pads in the
-source that no mask hides. The lesson's letter model learns with the mask and without, longer, on
-words that are cut anywhere, on such words with an end mark, and on words without the fifth letter.
-Last, one attention learns to say how much of a word is the letter 1, with its pads hidden and open;
-three seeds each.
+The translator writes 200 random captions of test2016 as it should, and without the decoder's
+causal mask; one token at a time with a cache and no mask; and with pads in the source that no mask
+hides, in the encoder, in cross-attention or in both. The lesson's letter model learns with the mask
+and without, longer, on words that are cut anywhere, on such words with an end mark or a random
+letter behind the cut, and on words without the fifth letter. Last, one attention learns to say how
+much of a word is the letter 1, with its pads hidden and open; three seeds each.
 """
 
 import random
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from benchmarks.lessons.lesson_code import lesson_code
 from benchmarks.lessons.rows import measure_rows
 from transformer_lab import BOS, EOS, PAD, MultiHeadAttention, causal_mask, load_run, padding_mask
-from transformer_lab.runs import PRETRAINED, Run, load_task
+from transformer_lab.runs import Run, load_task
 
 lesson = partial(lesson_code, "04", "said_twice", "LetterModel", "letter_loss", "learn")
 
@@ -34,19 +34,25 @@ LETTERS = {  # the mask, the steps, and which words are trained on
     "masked, cut anywhere": ("always", 750, "cut"),
     "unmasked, cut, end mark": ("never", 2000, "ended"),
     "masked, cut, end mark": ("always", 2000, "ended"),
+    "unmasked, cut, random letter": ("never", 750, "blurred"),
     "unmasked, no fifth letter": ("never", 500, "eight"),
 }
-RUNS = {"the translator": PRETRAINED, "the first translator": PRETRAINED / "first_translator"}
 WAYS = {  # whether the decoder's future is hidden, by a cache or not; pads behind the source
     "masked": {},
     "no causal mask": {"causal": False},
     "cached, one token at a time": {"cached": True},
     "5 pads, hidden": {"pads": 5},
-    "5 pads, open": {"pads": 5, "hidden": False},
-    "20 pads, open": {"pads": 20, "hidden": False},
+    **{
+        f"{pads} pads, open{where}": {"pads": pads, "opened": opened}
+        for pads in (5, 20)
+        for where, opened in (
+            ("", ("encoder", "cross-attention")),
+            (" in the encoder", ("encoder",)),
+            (" in cross-attention", ("cross-attention",)),
+        )
+    },
 }
 CAPTIONS = 200
-RUN_WAYS = {"the translator": list(WAYS), "the first translator": ["masked", "no causal mask"]}
 END = 9  # in place of a letter
 ROOM = 40  # tokens that a translation may have
 LENGTHS = (8, 28, 208)  # of a padded word: as in training, and with more pads
@@ -54,12 +60,14 @@ LONGEST = (7, 9, 11, 14, 99)  # words of an English caption, to its row in the t
 
 
 def words_for(code: dict, kind: str) -> Callable[[], Tensor]:
-    """Return what draws 32 words: whole, cut to 2 to 9 letters, with `END` or not, or to 8."""
+    """Return what draws 32 words: whole, to 8, or cut to 2 to 9; then as they are or one more."""
 
     def draw() -> Tensor:
         words = code["said_twice"](32)
-        if kind in ("cut", "ended"):
+        if kind in ("cut", "ended", "blurred"):
             words = words[:, : int(torch.randint(2, 10, ()))]
+        if kind == "blurred":
+            return torch.cat([words, torch.randint(10, (32, 1))], dim=1)
         return words[:, :8] if kind == "eight" else ended(words) if kind == "ended" else words
 
     return draw
@@ -116,19 +124,20 @@ def write(
     causal: bool = True,
     cached: bool = False,
     pads: int = 0,
-    hidden: bool = True,
+    opened: tuple[str, ...] = (),
 ) -> list[str]:
     """Translate sentences of one length, ids (B, Ls), greedily; `WAYS` has what can be varied."""
     model, ended = run.model, torch.zeros(len(source), dtype=torch.bool)
     source = F.pad(source, (0, pads), value=PAD)
-    mask = padding_mask(source) if hidden else None
-    memory = model.encoder(model.positions(model.source_embedding(source)), mask)
+    real = padding_mask(source)
+    ours, theirs = (None if w in opened else real for w in ("encoder", "cross-attention"))
+    memory = model.encoder(model.positions(model.source_embedding(source)), ours)
     german, cache = torch.full((len(source), 1), BOS), model.new_cache() if cached else None
     while not ended.all() and german.shape[1] < ROOM:
         first = german.shape[1] - 1 if cached else 0  # a cache is handed the newest token alone
         x = model.positions(model.target_embedding(german[:, first:]), first)
         future = causal_mask(german.shape[1]) if causal and not cached else None
-        x = model.decoder(x, memory, future, mask, cache)
+        x = model.decoder(x, memory, future, theirs, cache)
         newest = model.generator(x[:, -1:]).argmax(dim=-1)
         german = torch.cat([german, newest], dim=1)
         ended |= newest[:, 0] == EOS
@@ -176,17 +185,17 @@ def compare(pairs: list, masked: list[str], found: list[str]) -> dict:
 
 
 @cache
-def translated(name: str, count: int, way: str) -> tuple[list, list[str]]:
+def translated(count: int, way: str) -> tuple[list, list[str]]:
     """Return `count` captions, drawn once for all, and how they are translated."""
-    run = load_run(RUNS[name])
+    run = load_run()
     pairs = random.Random(0).sample(load_task(run.data)["test2016"], count)
     return pairs, translate_all(run, [english for english, _ in pairs], **WAYS[way])
 
 
-def captions(name: str, count: int, way: str) -> dict:
+def captions(count: int, way: str) -> dict:
     """Return how the translations of one way differ from the masked ones, and the first four."""
-    pairs, found = translated(name, count, way)
-    masked = translated(name, count, "masked")[1]
+    pairs, found = translated(count, way)
+    masked = translated(count, "masked")[1]
     examples = [
         {"english": english, "masked": a, "found": b}
         for (english, _), a, b in zip(pairs, masked, found, strict=True)
@@ -251,10 +260,9 @@ def plan(smoke: bool) -> Iterator[tuple[dict, Callable]]:
             setting["steps"] = 2 if smoke else steps
             yield setting, partial(letters, code, kind, seed, setting["steps"])
     count = 3 if smoke else CAPTIONS
-    for name, ways in RUN_WAYS.items():
-        for way in ways:
-            setting = {"experiment": "captions", "run": name, "way": way}
-            yield setting, partial(captions, name, count, way)
+    for way in WAYS:
+        setting = {"experiment": "captions", "run": "the translator", "way": way}
+        yield setting, partial(captions, count, way)
     for kind in ("hidden", "open"):
         for seed in range(1) if smoke else SEEDS:
             steps = 2 if smoke else 500

@@ -4,7 +4,8 @@ The code is the lesson's own, loaded from its notebook. Five seeds each, which d
 the batches: the factor that multiplies the words, with tables that learn and with frozen ones
 (three of the seeds for three times the steps as well); frozen words and positions, each times a
 factor of its own; different factors from the same start; tied, untied, and three copies of one;
-tables from a model trained before.
+tables from a model trained before. For three seeds, with one tied table: the factor, and some of
+the lesson's bugs.
 """
 
 import math
@@ -24,7 +25,9 @@ FACTORS, STARTS = (1, 4, 8, 64), (1, 4, 8, 16, 64)
 # length of 64 and 1.
 BOTH = ((1.7, 1.7), (1, 1 / 8), (64, 8), (8, 1 / 8))
 
-lesson = partial(lesson_code, "07", "small_model", "losses_of", "EXAMPLES")
+BUGS = "no positions", "no √d_model", "no LayerNorm", "no mask for the memory", "no causal mask"
+
+lesson = partial(lesson_code, "07", "small_model", "losses_of", "EXAMPLES", "MUTANTS")
 
 
 def tables_of(model) -> list[torch.nn.Parameter]:
@@ -128,9 +131,31 @@ def rows_of(code: dict, seed: int, steps: int, first: list) -> list[dict]:
     return rows
 
 
+def tied_rows(code: dict, factor: float, seed: int, steps: int) -> list[dict]:
+    """Return the row of a tied model with a factor of its own."""
+    model = code["small_model"](factor, seed, tied=True)
+    return trained(code, model, str(factor), "tied, longer", seed, {steps: None})
+
+
+def bug_rows(code: dict, bug: str, seed: int, steps: int) -> list[dict]:
+    """Return the rows of a tied model with one of the lesson's bugs: first loss, and last."""
+    model = code["small_model"](8, seed, tied=True)
+    code["MUTANTS"][bug](model)
+    return trained(code, model, bug, "bugs", seed, {1: "bugs, first loss", steps: None})
+
+
 def plan(smoke: bool) -> Iterator[tuple[dict, Callable]]:
-    """Yield each seed, and what runs all experiments with it."""
+    """Yield what is run for one seed, and what runs it.
+
+    A setting takes all rows that it fits, so those of one run come before those of a whole seed.
+    """
     code, steps = lesson(), 2 if smoke else 120
+    for seed in LONGER[:1] if smoke else LONGER:
+        for factor in FACTORS:
+            setting = {"tied": factor, "seed": seed}
+            yield setting, partial(tied_rows, code, factor, seed, 3 * steps)
+        for bug in BUGS:
+            yield {"bug": bug, "seed": seed}, partial(bug_rows, code, bug, seed, 3 * steps)
     before = code["small_model"](8, 100)
     code["losses_of"](before, 2 if smoke else 300)
     first = [table.detach().clone() for table in tables_of(before)]

@@ -2,7 +2,10 @@
 
 Three long experiments: heads taken away one after the other (three date models), five ways to
 explain an answer against replaced characters (the same three), and the translator without what one
-kind of attention reads (one model, 300 captions). A head that is taken away gives its mean.
+kind of attention reads (one model, 300 captions). A head that is taken away gives its mean over
+training dates: in the decoder and its cross-attention for each written place, in the encoder for
+each place in each way of writing a date. The translator's captions have no such ways, so in its
+encoder it is one mean for all places. Its means come from validation captions.
 """
 
 import math
@@ -21,6 +24,9 @@ from torch import Tensor
 
 from benchmarks.lessons.rows import measure_rows
 from transformer_lab import (
+    BOS,
+    EOS,
+    PAD,
     Batch,
     MultiHeadAttention,
     Run,
@@ -34,10 +40,15 @@ from transformer_lab import (
 )
 from transformer_lab.runs import PRETRAINED, encode_pairs, score
 
-LONG = {"seeds": 3, "pruned": 200, "orders": 3, "explained": 100, "variants": 6, "captions": 300}
-SMOKE = {"seeds": 1, "pruned": 8, "orders": 1, "explained": 4, "variants": 1, "captions": 4}
+LONG = {"seeds": 3, "pruned": 200, "known": 3000, "orders": 3, "explained": 100}
+LONG |= {"variants": 6, "captions": 300}
+SMOKE = {"seeds": 1, "pruned": 8, "known": 300, "orders": 1, "explained": 4}
+SMOKE |= {"variants": 1, "captions": 4}
 RESAMPLES = 1000
+FEW = 10  # sentences; a place that fewer reach has no mean of its own
+FORMS = "for each place, in the encoder for each way of writing, of training dates"
 SMALLEST = 0.1  # the least effect of a character that makes a digit count as moved
+UNRANKED = ("control: how it was written", "control: the experiment, repeated")
 # Asked of other seeds too.
 OF_OTHERS = ("attention, last layer", "rollout", "attention × norm, last layer")
 ROWS = [0, 1, 2, 3, 5, 6, 8, 9]  # the digits of an ISO date, among what is predicted
@@ -73,6 +84,37 @@ def sources_of(text: str) -> Tensor:
     return truth
 
 
+def place_in_form(text: str) -> list[tuple]:
+    """Return for each character, and the end: how the date is written, and the place in this form.
+
+    The letters of a name from the third on are one place, because its length would tell the month;
+    *may* alone, a long name and a short one, goes by the year's last digit.
+    """
+    day, month, year = fields(text)
+    kinds = {day.start(): "day", month.start(): "month", year.start(): "year"}
+    words = list(re.finditer(r"[A-Za-z]+|\d+", text))
+    names = [word[0].lower() for word in words if word[0].isalpha()]
+    long = any(len(name) > 3 for name in names)
+    if names == ["may"]:
+        long = int(text[-1]) % 2 == 1
+    order = re.sub(r"[A-Za-z]+|\d+", lambda word: kinds.get(word.start(), "weekday"), text)
+    form, places, end = (order, len(names), long, text.isupper(), text.islower()), [], 0
+    for n, word in enumerate(words):
+        places += [(n, "before", k) for k in range(word.start() - end)]
+        places += [(n, min(k, 2) if word[0].isalpha() else k) for k in range(len(word[0]))]
+        end = word.end()
+    return [(form, place) for place in [*places, "end"]]
+
+
+def numbered(pairs: list[tuple[str, str]], numbers: dict) -> Tensor:
+    """Return the number of each place in its form, and −1 for padding: (B, Ls)."""
+    rows = [
+        torch.tensor([numbers.setdefault(place, len(numbers)) for place in place_in_form(text)])
+        for text, _ in pairs
+    ]
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
+
+
 # ---- Heads taken away
 
 
@@ -82,14 +124,29 @@ def attentions(model: Transformer) -> dict[str, MultiHeadAttention]:
 
 
 @torch.no_grad()
-def mean_outputs(model: Transformer, batch: Batch) -> list[Tensor]:
-    """Return the mean output of each head over all real places, (H, d_k) for each attention."""
+def mean_outputs(model: Transformer, batch: Batch, each_place: bool = True) -> list[Tensor]:
+    """Return the mean output of each head of each attention, over the real places.
+
+    (H, d_k) in the encoder; in the decoder and its cross-attention, where a place of the answer
+    holds much the same in every sentence, (Lt, H, d_k): a mean for each place, unless `each_place`
+    is false. Places that fewer than `FEW` sentences reach take the mean of the last that more do.
+    """
     means, handles = [], []
     for name, module in attentions(model).items():
-        real = (batch.source if name.startswith("encoder") else batch.target_in) != 0
+        encoder = name.startswith("encoder")
+        real = (batch.source if encoder else batch.target_in) != 0
 
-        def record(w_o, inputs, real=real, heads=module.num_heads):
-            means.append(inputs[0][real].mean(dim=0).view(heads, -1))
+        def record(w_o, inputs, real=real, heads=module.num_heads, encoder=encoder):
+            outputs = inputs[0].unflatten(-1, (heads, -1))  # (B, L, H, d_k)
+            if encoder or not each_place:
+                means.append(outputs[real].mean(dim=0))
+                return
+            count = real.sum(dim=0)
+            reached = int((count >= min(FEW, len(real))).sum())
+            sums = (outputs * real[..., None, None]).sum(dim=0)
+            at_place = sums / count.clamp(min=1)[:, None, None]
+            at_place[reached:] = at_place[reached - 1]
+            means.append(at_place)
 
         handles.append(module.w_o.register_forward_pre_hook(record))
     model(batch.source, batch.target_in)
@@ -98,14 +155,46 @@ def mean_outputs(model: Transformer, batch: Batch) -> list[Tensor]:
     return means
 
 
+@torch.no_grad()
+def usual_outputs(run: Run, pairs: list[tuple[str, str]], count: int) -> list[Tensor]:
+    """Return what each head puts out on average, at each place of these dates.
+
+    The means are those of `count` training dates: (B, Ls, H, d_k) in the encoder, for each place in
+    each form; (Lt, H, d_k) in the decoder and its cross-attention, for each place.
+    """
+    known = date_pairs(count, 11)
+    batch = batch_of(run, known)
+    means = mean_outputs(run.model, batch)
+    numbers: dict = {}
+    theirs = numbered(known, numbers)
+    seen = len(numbers)
+    ours = numbered(pairs, numbers)
+    ours = ours.masked_fill(ours >= seen, -1)  # a form that no training date has: of the last one
+    for i, (name, module) in enumerate(attentions(run.model).items()):
+        if name.startswith("encoder"):
+            kept = []
+            handle = module.w_o.register_forward_pre_hook(lambda _, x, kept=kept: kept.append(x[0]))
+            run.model.encode(batch.source)
+            handle.remove()
+            outputs = kept[0].unflatten(-1, (module.num_heads, -1))
+            table = torch.stack([outputs[theirs == n].mean(dim=0) for n in range(seen)])
+            means[i] = table[ours]
+    return means
+
+
 @contextmanager
 def gated(model: Transformer, gates: Tensor, means: list[Tensor]):
-    """Within, each head gives mean + gate · (output − mean); gates (attentions, H)."""
+    """Within, each head gives mean + gate · (output − mean); gates (attentions, H).
+
+    A mean is (H, d_k), (L, H, d_k) with one for each place, or (B, L, H, d_k).
+    """
     handles = []
     for attention, gate, mean in zip(attentions(model).values(), gates, means, strict=True):
 
         def mix(w_o, inputs, gate=gate, mean=mean):
-            heads = inputs[0].unflatten(-1, mean.shape)  # (B, L, H, d_k)
+            heads = inputs[0].unflatten(-1, mean.shape[-2:])  # (B, L, H, d_k)
+            if mean.dim() == 3:  # one for each place; after the last one, the last
+                mean = mean[torch.arange(heads.shape[1]).clamp(max=len(mean) - 1)]
             return (mean + gate[:, None] * (heads - mean)).flatten(-2)
 
         handles.append(attention.w_o.register_forward_pre_hook(mix))
@@ -127,10 +216,10 @@ def right_and_loss(model: Transformer, batch: Batch, gates: Tensor, means: list[
 
 def pruning(run: Run, sizes: dict) -> dict:
     """Return the exact match after 0, 1, … heads are gone, in three orders."""
-    batch = batch_of(run, date_pairs(sizes["pruned"], 2, split="test"))
-    means = mean_outputs(run.model, batch)
-    shape = (len(means), len(means[0]))
-    whole = torch.ones(shape)
+    pairs = date_pairs(sizes["pruned"], 2, split="test")
+    batch = batch_of(run, pairs)
+    means = usual_outputs(run, pairs, sizes["known"])
+    whole = torch.ones(len(means), means[0].shape[-2])
 
     def measure(gates: Tensor):
         return right_and_loss(run.model, batch, gates, means)
@@ -147,6 +236,12 @@ def pruning(run: Run, sizes: dict) -> dict:
             points.append(measure(gates)[0])
         return points
 
+    known = batch_of(run, date_pairs(sizes["known"], 11))
+    one_mean = mean_outputs(run.model, known, each_place=False)
+    of_all_places = [
+        right_and_loss(run.model, batch, without(whole, head), one_mean)[0]
+        for head in range(whole.numel())
+    ]
     alone = [measure(without(whole, head)) for head in range(whole.numel())]
     gates, greedy = whole, []
     for _ in range(whole.numel()):
@@ -159,6 +254,7 @@ def pruning(run: Run, sizes: dict) -> dict:
     return {
         "names": list(attentions(run.model)),
         "alone": [right for right, _ in alone],
+        "alone, one mean for all places": of_all_places,
         "loss alone": [loss for _, loss in alone],
         "greedy order": greedy,
         "greedy": curve(greedy),
@@ -180,12 +276,13 @@ def replaced(text: str, place: int, draw: random.Random, count: int) -> list[str
 
 
 @torch.no_grad()
-def effects(run: Run, text: str, iso: str, count: int) -> dict[str, Tensor]:
+def effects(run: Run, text: str, iso: str, count: int, draw: str = "") -> dict[str, Tensor]:
     """Return how far each prediction moves when each character is replaced: (11, len(text)).
 
     Total variation of the probabilities: its mean over the replacements, and its largest value.
+    Another `draw` replaces by other characters.
     """
-    draw = random.Random(text)
+    draw = random.Random(text + draw)
     variants = [replaced(text, place, draw, count) for place in range(len(text))]
     batch = batch_of(run, [(text, iso), *((v, iso) for group in variants for v in group)])
     chances = run.model(batch.source, batch.target_in).softmax(dim=-1)
@@ -283,6 +380,12 @@ def differences(one: dict, other: dict, chosen: list[list[bool]]) -> list[list[f
     return [[a - b for a, b, c in zip(*digits, strict=True) if c] for digits in dates]
 
 
+def chosen_hits(one: dict, chosen: list[list[bool]]) -> list[list[float]]:
+    """Return, for each date, how often the one names the top character of the chosen digits."""
+    dates = zip(one["mean"]["top"], chosen, strict=True)
+    return [[hit for hit, c in zip(*digits, strict=True) if c] for digits in dates]
+
+
 def explained(runs: list[Run], seed: int, sizes: dict) -> dict:
     """Return how often each way names the character whose replacement moves a digit most, and by
     how much it is ahead of another model's, and of how the date was written, on the same digits:
@@ -298,6 +401,8 @@ def explained(runs: list[Run], seed: int, sizes: dict) -> dict:
             theirs = explanations(other, text, iso)
             found |= {f"control: {name}, of seed {i}": theirs[name] for name in OF_OTHERS}
         found["control: how it was written"] = sources_of(text).double()
+        again = effects(run, text, iso, sizes["variants"], draw=" again")["mean"]
+        found["control: the experiment, repeated"] = again
         named = fields(text)[1][0].isalpha()
         for summary, effect in effects(run, text, iso, sizes["variants"]).items():
             effect = effect[ROWS]
@@ -319,7 +424,7 @@ def explained(runs: list[Run], seed: int, sizes: dict) -> dict:
                 hit = (best / best.sum(dim=-1, keepdim=True)).gather(-1, top)[:, 0]
                 scores = hits.setdefault(name, {}).setdefault(summary, {"top": [], "rank": []})
                 scores["top"].append(hit[keep].tolist())
-                if summary == "mean" and "written" not in name:
+                if summary == "mean" and name not in UNRANKED:
                     scores["rank"].append(rank_correlation(share, effect)[keep].tolist())
             chance = torch.full((int(keep.sum()),), 1 / len(text)).tolist()
             hits.setdefault("control: chance", {}).setdefault(summary, {"top": [], "rank": []})[
@@ -336,6 +441,14 @@ def explained(runs: list[Run], seed: int, sizes: dict) -> dict:
     }
     rivals = {f"of seed {i}": f"control: {{}}, of seed {i}" for i in others}
     rivals["how it was written"] = "control: how it was written"
+    tops = {
+        among: {
+            name: interval(chosen_hits(hits[name], chosen))
+            for name in hits
+            if name != "control: chance"
+        }
+        for among, chosen in digits.items()
+    }
     ahead = {
         among: {
             name: {
@@ -348,6 +461,7 @@ def explained(runs: list[Run], seed: int, sizes: dict) -> dict:
     }
     return {
         "ways": table,
+        "top": {among.removeprefix("ahead").strip(", ") or "all": t for among, t in tops.items()},
         **ahead,
         "moved": {name: interval(v) for name, v in moved.items() if v},
     }
@@ -356,11 +470,28 @@ def explained(runs: list[Run], seed: int, sizes: dict) -> dict:
 # ---- The translator without one kind of attention
 
 KINDS = {
-    "whole": "nothing",
-    "no cross-attention": "decoder.*cross",
-    "no decoder self-attention": "decoder.*self",
-    "no encoder self-attention": "encoder",
+    "whole": ("nothing", True),
+    "no cross-attention": ("decoder.*cross", True),
+    "no decoder self-attention": ("decoder.*self", True),
+    "no decoder self-attention, one mean": ("decoder.*self", False),
+    "no encoder self-attention": ("encoder", True),
 }
+LIMIT = 60  # pieces of a translation
+
+
+@torch.no_grad()
+def written_greedily(run: Run, sources: list[str]) -> list[str]:
+    """Return greedy translations, all places anew at each step: a mean for each place knows it."""
+    ids = [torch.tensor(run.tokenizer.encode(source)) for source in sources]
+    memory, mask = run.model.encode(torch.nn.utils.rnn.pad_sequence(ids, batch_first=True))
+    written = torch.full((len(sources), 1), BOS)
+    ended = torch.zeros(len(sources), dtype=torch.bool)
+    while written.shape[1] < LIMIT and not ended.all():
+        states = run.model.decode_states(written, memory, mask)[:, -1]
+        token = run.model.generator(states).argmax(dim=-1)
+        written = torch.cat([written, token.masked_fill(ended, PAD)[:, None]], dim=1)
+        ended = ended | (token == EOS)
+    return [run.tokenizer.decode(row) for row in written]
 
 
 class Bigrams:
@@ -386,19 +517,21 @@ class Bigrams:
 
 def translated(sizes: dict) -> Iterator[dict]:
     """Yield a row for each kind of attention that is taken away, and for two controls."""
-    run, data = load_run(PRETRAINED / "first_translator"), load_multi30k("raw")
+    run, data = load_run(), load_multi30k("raw")
     pairs = data["test2016"][: sizes["captions"]]
     sources, references = (list(side) for side in zip(*pairs, strict=True))
     bigrams = Bigrams([german for _, german in data["train"]])
     common = {word for word, _ in bigrams.ones.most_common(50)}
-    means = mean_outputs(run.model, batch_of(run, data["val"][: max(8, sizes["captions"])]))
+    known = batch_of(run, data["val"][: max(8, sizes["captions"])])
+    means_of = {each: mean_outputs(run.model, known, each) for each in (True, False)}
     written = {}
-    for name, pattern in KINDS.items():
+    for name, (pattern, each_place) in KINDS.items():
+        means = means_of[each_place]
         gates = torch.ones(len(means), len(means[0]))
         for row, module in enumerate(attentions(run.model)):
             gates[row] = 0.0 if re.match(pattern, module) else 1.0
         with gated(run.model, gates, means):
-            written[name] = run.translate(sources, beam=1)
+            written[name] = written_greedily(run, sources)
     written["control: the next caption's translation"] = [
         *written["whole"][1:],
         written["whole"][0],
@@ -435,7 +568,8 @@ def plan(smoke: bool) -> Iterator[tuple[dict, Callable]]:
     runs = [load_run(PRETRAINED / f"dates_{seed}") for seed in range(sizes["seeds"])]
     for seed, run in enumerate(runs):
         yield {"experiment": "explanations", "seed": seed}, partial(explained, runs, seed, sizes)
-        yield {"experiment": "pruning", "seed": seed}, partial(pruning, run, sizes)
+        setting = {"experiment": "pruning", "means": FORMS, "seed": seed}
+        yield setting, partial(pruning, run, sizes)
     yield {"experiment": "translator"}, lambda: list(translated(sizes))
 
 

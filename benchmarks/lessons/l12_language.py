@@ -1,9 +1,10 @@
-"""`python -m benchmarks.lessons.l12_language`: language models of the lessons' own prose.
+"""`python -m benchmarks.lessons.l12_language`: language models of captions, letter by letter.
 
-The n-gram models and the language model of lesson 12, on the same characters: orders 1 to 7, each
-with the discount that is best on a validation lesson; the Transformer for three seeds, which draw
-its first weights and what it reads, with its bits per character as it learns, and what it writes
-in the end. All are scored on two lessons that nothing was learnt or chosen from.
+The language model of lesson 12 and the counted tables of its evidence, on the same letters: a
+larger model that trains longer, whose captions the lesson shows; the lesson's own size for three
+seeds, which draw its first weights and what it reads; orders 1 to 7 of counted letters, each with
+the discount that is best on the validation captions. All are scored on captions that nothing was
+learnt or chosen from.
 """
 
 import time
@@ -14,60 +15,59 @@ import torch
 
 from benchmarks.lessons.lesson_code import lesson_code
 from benchmarks.lessons.rows import measure_rows
+from transformer_lab.data import caption_letters
 
 LONG = {
     "orders": (1, 2, 3, 4, 5, 6, 7),
     "discounts": (0.6, 0.7, 0.8, 0.9),
-    **{"seeds": 3, "steps": 3000, "rows": 32, "length": 64, "rate": 4e-3},
-    **{"d_model": 64, "num_encoder_layers": 2, "dropout": 0.0, "every": 250},
-    **{"begins": "The decoder ", "written": 200},
+    **{"seeds": 3, "steps": 1500, "rows": 16, "every": 250, "score": 20_000, "written": 400},
+    "small": {"length": 64, "layers": 2, "d_model": 64, "rate": 6e-3},
+    "larger": {"length": 64, "layers": 3, "d_model": 128, "rate": 3e-3},
 }
 SMOKE = LONG | {"orders": (1, 2), "discounts": (0.7, 0.8), "seeds": 1, "steps": 2, "every": 2}
-SMOKE |= {"rows": 2, "length": 16, "d_model": 8}
+SMOKE |= {"rows": 2, "score": 500, "written": 20}
+SMOKE |= {name: {"length": 16, "layers": 1, "d_model": 8, "rate": 1e-3} for name in ("small",)}
+SMOKE |= {"larger": SMOKE["small"]}
 
 
-def count_grams(code: dict, texts: list, sizes: dict) -> Iterator[dict]:
-    """Yield a row for each order: its best discount on the validation text, and its bits."""
-    train, valid, test = texts
-    for order in sizes["orders"]:
-        start = time.process_time()
-        model = code["KneserNey"](train, order)
-        seconds = time.process_time() - start
-        tried = {}
-        for model.discount in sizes["discounts"]:
-            tried[model.discount] = code["bits_of"](model, valid)
-        model.discount = min(tried, key=tried.get)
-        bits = {"valid": tried[model.discount], "test": code["bits_of"](model, test)}
-        yield {"order": order, "discount": model.discount, "seconds": seconds} | rounded(bits)
+def count_grams(code: dict, letters, sizes: dict, order: int) -> dict:
+    """Return the best discount of an order on the validation text, and its bits."""
+    model, tried = code["KneserNey"](letters.train, order), {}
+    for model.discount in sizes["discounts"]:
+        tried[model.discount] = code["bits_of"](model, letters.valid[: sizes["score"]])
+    model.discount = min(tried, key=tried.get)
+    bits = {"valid": tried[model.discount], "test": code["bits_of"](model, letters.test)}
+    return {"discount": model.discount} | rounded(bits)
 
 
-def train_once(code: dict, texts: list, characters: list, sizes: dict, seed: int) -> dict:
+def train_once(code: dict, letters, sizes: dict, name: str, seed: int) -> dict:
     """Return the bits of one training, as it goes on (validation) and in the end; and a sample."""
-    train, valid, test = texts
-    wanted = {name: sizes[name] for name in ("d_model", "num_encoder_layers", "dropout")}
+    size = sizes[name]
     torch.manual_seed(seed)
-    model = code["LanguageModel"](code["language_config"](characters, sizes["length"], **wanted))
-    curve = {}
+    config = code["sizes"](letters.vocab_size, size["length"], size["layers"], size["d_model"])
+    model, curve = code["LanguageModel"](config), {}
 
     def watch(step: int) -> None:
         if step % sizes["every"] == 0:
-            curve[step] = round(code["model_bits"](model, valid, sizes["length"]), 4)
+            valid = letters.valid[: sizes["score"]]
+            curve[step] = round(code["model_bits"](model, valid, size["length"]), 4)
 
     def loss():
-        return code["language_model_loss"](model, train, sizes["rows"], sizes["length"])
+        tokens = code["pieces"](letters.train, sizes["rows"], size["length"])
+        return code["next_token_loss"](model(tokens), tokens, tokens != 0)
 
     start = time.process_time()
-    code["learn"](model, loss, sizes["steps"], sizes["rate"], watch)
+    code["learn"](model, loss, sizes["steps"], size["rate"], watch)
     seconds = round(time.process_time() - start, 1)
+    known = letters.train[: len(letters.test)]
     bits = {
-        name: code["model_bits"](model, t, sizes["length"])
-        for name, t in (("train", train[: len(test)]), ("valid", valid), ("test", test))
+        part: code["model_bits"](model, text, size["length"])
+        for part, text in (("train", known), ("valid", letters.valid), ("test", letters.test))
     }
     torch.manual_seed(1)  # as the lesson draws
-    begins, count, length = (sizes[name] for name in ("begins", "written", "length"))
-    writes = code["go_on"](model, characters, begins, count, length=length)
+    writes = letters.decode(code["go_on"](model, letters.encode("\n"), sizes["written"]))
     numbers = sum(p.numel() for p in model.parameters())
-    row = {"seed": seed, "parameters": numbers, "cpu_seconds": seconds, "curve": curve}
+    row = {"parameters": numbers, "cpu_seconds": seconds, "curve": curve}
     return row | rounded(bits) | {"writes": writes}
 
 
@@ -76,32 +76,32 @@ def rounded(numbers: dict) -> dict:
 
 
 @cache
-def lesson() -> tuple[dict, list, list]:
-    """Return the lesson's code, its three texts as ids, and the characters."""
-    names = ("LanguageModel", "KneserNey", "bits_of", "prose_as_ids", "language_config")
-    names += ("model_bits", "go_on", "language_model_loss", "learn")
-    code = lesson_code("12", *names)
-    return code, *code["prose_as_ids"]()
+def lesson() -> tuple[dict, object]:
+    """Return the lesson's code and the captions."""
+    names = ("LanguageModel", "sizes", "pieces", "next_token_loss", "learn", "go_on")
+    return lesson_code("12", *names, "KneserNey", "bits_of", "model_bits"), caption_letters()
 
 
 def plan(smoke: bool) -> Iterator[tuple[dict, Callable]]:
-    """Yield each seed, and what trains from it."""
+    """Yield each model and what trains it, then each order and what counts it."""
     sizes = SMOKE if smoke else LONG
-    for seed in range(sizes["seeds"]):
-        yield {"seed": seed}, partial(train_once, *lesson(), sizes, seed)
+    models = [("larger", 0), *(("small", seed) for seed in range(sizes["seeds"]))]
+    for name, seed in models:
+        yield {"model": name, "seed": seed}, partial(train_once, *lesson(), sizes, name, seed)
+    for order in sizes["orders"]:
+        yield {"model": "counted", "order": order}, partial(count_grams, *lesson(), sizes, order)
 
 
 def notes(smoke: bool) -> dict:
-    """Return the sizes, and what counted n-grams reach."""
-    (code, texts, characters), sizes = lesson(), SMOKE if smoke else LONG
-    counts = dict(zip(("train", "valid", "test"), map(len, texts), strict=True))
-    result = {"sizes": sizes, "characters": counts, "alphabet": len(characters) - 3}
-    return result | {"grams": list(count_grams(code, texts, sizes))}
+    """Return the sizes, and how many letters there are."""
+    letters = lesson()[1]
+    counts = {name: len(getattr(letters, name)) for name in ("train", "valid", "test")}
+    return {"sizes": SMOKE if smoke else LONG, "letters": counts, "alphabet": len(letters.alphabet)}
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Train what l12_language.json does not have yet."""
-    measure_rows("l12_language", __doc__, arguments, plan, notes=notes, into="models")
+    """Train and count what l12_language.json does not have yet."""
+    measure_rows("l12_language", __doc__, arguments, plan, notes=notes)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from benchmarks.lessons.rows import measure_rows
 from transformer_lab import date_pairs, train_tokenizer
 from transformer_lab.runs import encode_pairs
 
-NAMES = ("learn", "date_models", "read_as", "fill_gaps", "Labeller", "weekday_texts")
+NAMES = ("learn", "date_models", "read_as", "fill_gaps", "WeekdayReader", "weekday_texts")
 ARMS = ("encoder–decoder", "prefix mask", "causal mask", "prefix mask, fixed place")
 ARMS += ("causal mask, fixed place",)
 LONG = {"count": 20_000, "tests": 500, "max_tokens": 800, "steps": 1200, "rate": 2e-3, "every": 300}
@@ -66,7 +66,7 @@ def label(code: dict, hint: bool, few: bool, sizes: dict, seed: int) -> dict:
     """Train an encoder to name the weekday of a date; return its shares of right answers."""
     texts, days, tests = code["weekday_texts"](hint)
     torch.manual_seed(seed)
-    model = code["Labeller"](int(texts.max()) + 1, 7)
+    model = code["WeekdayReader"](int(texts.max()) + 1, 7)
     train = (~tests).nonzero()[:, 0]
     train = train[torch.randperm(len(train))[:FEW]] if few else train
 

@@ -1,7 +1,7 @@
 """`python -m benchmarks.lessons.l14_split`: a trained network cut into experts, and what is kept.
 
 The feed-forward networks of the translator and of the three readers of dates, cut into 8 groups of
-units, of which a token uses 1, 2 or 4; with the code of lesson 13. Groups are of units that fire
+units, of which a token uses 1, 2 or 4; with the code of lesson 14. Groups are of units that fire
 together, or random (three cuts); they are chosen by an oracle, which has computed all units, by a
 linear router that was fitted on other sentences, or once and for all (the groups with the most
 effort on those sentences). `single` lets the oracle choose as many single units. The translator is
@@ -31,7 +31,7 @@ WAYS = (
 )
 WAYS += tuple((f"random, cut {seed}", router) for seed in (1, 2) for router in ("oracle", "learnt"))
 NAMES = ("networks_of", "hidden_numbers", "cofiring_groups", "random_groups", "learnt_router")
-lesson = cache(partial(lesson_code, "13", *NAMES, "effort", "as_experts"))
+lesson = cache(partial(lesson_code, "14", *NAMES, "effort", "as_experts"))
 
 
 def plan(smoke: bool) -> list[dict]:
@@ -51,7 +51,7 @@ def plan(smoke: bool) -> list[dict]:
 def task_of(name: str) -> tuple:
     """Return a run, the batch that groups and routers are fitted on, and two kinds of tests."""
     if name == "translator":
-        run, data = load_run(PRETRAINED / "first_translator"), load_multi30k("raw")
+        run, data = load_run(), load_multi30k()
         fitted, seen, written = data["train"][:300], data["val"][:300], data["test2016"][:100]
     else:
         run = load_run(PRETRAINED / name.replace("reader ", "dates_"))

@@ -1,6 +1,6 @@
 """`python -m benchmarks.lessons.l15_distance`: how far back five kinds of layer learn to look.
 
-The task of lesson 13, section 1, with its models: the answer lies `distance` places before the
+The task of the evidence of lesson 15, with its models: the answer lies `distance` places before the
 question, behind a mark. Three seeds, four rates. First the mark always stands at one place,
 the control. Then it moves over 9 places, so the answer lies up to 8 places further back: two
 kinds, within what they see. A run ends when 95 % of the last 640 answers are right, or at the
@@ -15,7 +15,7 @@ from benchmarks.lessons.rows import measure_rows
 DISTANCES, SEEDS, RATES, LIMIT = (4, 8, 16, 32, 64), (0, 1, 2), (1e-3, 3e-3, 1e-2, 3e-2), 300
 MOVING = {16: ("attention", "convolution, dilated"), 32: ("attention", "convolution, dilated")}
 MOVING_LIMIT, PLACES = 1500, 9
-lesson = cache(partial(lesson_code, "13", "MIXERS", "steps_to_learn"))
+lesson = cache(partial(lesson_code, "15", "MIXERS", "steps_to_learn"))
 
 
 def plan(smoke: bool) -> list[dict]:

@@ -20,7 +20,9 @@ def test_the_controls_are_measured_and_written(tmp_path, capsys):
         (experiment, kind)
         for experiment in ("copies", "long", "long_copies", "even")
         for kind in bottleneck.ONE_VECTOR
-    } | {("eight", "FixedVector")}
+    } | {("copies", kind) for kind in ("LooksBackOneWay", "LooksBackFromRight")} | {
+        ("eight", "FixedVector")
+    }
     looks = [row for row in result["rows"] if "looks_after" in row]
     assert [row["kind"] for row in looks] == ["LooksBack"]
     for shares in looks[0]["looks_after"].values():

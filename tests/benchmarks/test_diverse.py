@@ -92,21 +92,6 @@ def test_the_control_goes_on_from_the_same_teacher_with_the_pairs_alone(small, s
     assert row["training"]["steps"] == diverse.STEPS
 
 
-def test_the_cased_pupil_learns_what_the_courses_translator_wrote_too(
-    small, starts, captions, tmp_path
-):
-    quality.measure("multi30k-raw-diverse", tmp_path, smoke=True)
-    assert starts == ["multi30k-raw-0"]
-    teacher, pupil = small
-    for name in ("multi30k-raw-0", "first_translator"):
-        written = (tmp_path / name / "translations.txt").read_text(encoding="utf-8").split("\n")
-        assert len(written) == 40
-    decode = load_run(tmp_path / "multi30k-raw-0").tokenizer.decode
-    texts = [tuple(map(decode, pair)) for pair in pupil]
-    assert texts[:40] == captions and len(teacher) == 40 < len(texts) == len(set(texts))
-    assert {source for source, _ in texts[40:]} == {source for source, _ in captions}
-
-
 def test_a_run_can_begin_where_another_has_ended(small, captions, tmp_path):
     first = train("multi30k-tok", tmp_path / "first", progress=False)
     still = {"rate_factor": 1e-12, "weight_decay": 0.0, "progress": False}

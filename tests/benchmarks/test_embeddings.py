@@ -18,6 +18,9 @@ def test_the_embeddings_are_measured_and_written(tmp_path, capsys):
     assert {row[1] for row in found if row[0] == "frozen, both"} == BOTH
     names = ("tied", "copied", "untied")
     assert {(f"after {n}", name) for n in (2, 4, 6) for name in names} <= found
+    assert {("tied, longer", str(factor)) for factor in embeddings.FACTORS} <= found
+    kinds = ("bugs", "bugs, first loss")
+    assert {(kind, bug) for kind in kinds for bug in embeddings.BUGS} <= found
     assert all(0 < row["loss"] < 100 and row["length"] > 0 for row in result["rows"])
     assert "| same start | 4 × 2 |" in capsys.readouterr().out
 

@@ -58,6 +58,45 @@ def test_gates_of_one_change_nothing_and_gates_of_zero_leave_the_mean(reader):
     assert len(left) == len(means) == 6
 
 
+def test_a_mean_for_each_place_takes_away_no_place(reader):
+    """Without the decoder's self-attention a date is right as long as its places are kept."""
+    batch = inside.batch_of(reader, date_pairs(40, 3, split="test"))
+    gates = torch.ones(6, 4)
+    gates[[2, 4]] = 0  # decoder 1 and 2
+    right = {}
+    for each_place in (True, False):
+        means = inside.mean_outputs(reader.model, batch, each_place)
+        shapes = [(11, 4, 16) if i > 1 and each_place else (4, 16) for i in range(6)]
+        assert [tuple(mean.shape) for mean in means] == shapes
+        right[each_place] = inside.right_and_loss(reader.model, batch, gates, means)[0]
+    assert right[True] > 0.95 and right[False] < 0.1
+
+
+def test_the_form_of_a_date_does_not_tell_its_month():
+    forms = inside.place_in_form
+    assert forms("friday 15 march 2019") == forms("monday 15 april 2018")
+    assert set(forms("5 June 2019")) == set(forms("5 September 2019"))
+    assert forms("3 Mar 1987")[0] != forms("3 MAR 1987")[0] != forms("March 3, 1987")[0]
+    numbers = {}
+    rows = inside.numbered([("3.3.1987", ""), ("13.3.1987", "")], numbers)
+    assert rows.shape == (2, 10) and (rows[0] == -1).sum() == 1 and rows[1].min() >= 0
+
+
+def test_the_usual_outputs_of_the_encoder_are_those_of_the_form(reader):
+    pairs = [("friday 15 march 2019", "2019-03-15"), ("monday 15 april 2018", "2018-04-15")]
+    means = inside.usual_outputs(reader, pairs, 300)
+    assert [mean.dim() for mean in means] == [4, 4, 3, 3, 3, 3]
+    assert torch.equal(means[0][0], means[0][1]) and not means[0].isnan().any()
+
+
+def test_a_place_that_few_sentences_reach_has_the_mean_of_the_last_that_more_do(reader):
+    long, short = ("2019-02-15", "2019-02-15"), ("2019-02-15", "2019")
+    batch = inside.batch_of(reader, [long, *[short] * inside.FEW])
+    for mean in inside.mean_outputs(reader.model, batch)[2:]:
+        assert len(mean) == 11 and torch.equal(mean[6:], mean[5:6].expand(5, -1, -1))
+        assert not torch.equal(mean[5], mean[4])
+
+
 def test_a_replaced_character_is_another_of_its_kind():
     import random
 

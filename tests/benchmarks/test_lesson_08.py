@@ -36,7 +36,7 @@ def test_warm_up_runs_and_writes_what_it_measured(tmp_path):
 
 
 def test_the_climb_runs_and_writes_what_it_measured(tmp_path, monkeypatch):
-    names = ("0.01 climbing", "loss × 100", "0.01 pre-LN", "RAdam")
+    names = ("0.01 climbing", "loss × 100", "0.01 decoder at once", "0.01 pre-LN", "RAdam")
     monkeypatch.setattr(climb, "RUNS", {name: climb.RUNS[name] for name in names})
     climb.main(["--smoke", "--output", str(tmp_path)])
     rows = json.loads((tmp_path / "l08_climb.json").read_text())["rows"]
@@ -44,12 +44,23 @@ def test_the_climb_runs_and_writes_what_it_measured(tmp_path, monkeypatch):
     for row in rows:
         assert list(row["apart"]) == ["0", "1", "10", "20"] and len(row["losses"]) == 2
         assert {"own sources", "sources shuffled"} <= set(row)
+        assert ("decoder apart" in row) == (row["name"] == "0.01 decoder at once")
+
+
+def test_the_halves_are_the_encoder_and_the_rest(dates):
+    model = dates.model(0)
+    encoder, rest = ({id(p) for p in half} for half in climb.halves(model))
+    assert {id(p) for p in model.encoder.parameters()} < encoder
+    assert {id(p) for p in model.decoder.parameters()} <= rest
+    assert encoder | rest == {id(p) for p in model.parameters()} and not encoder & rest
 
 
 def test_the_runs_of_the_climb_differ_in_what_their_names_say():
     runs = climb.RUNS
     assert runs["0.0035 climbing"] == {"rate": 0.0035, "climb": 60}
-    assert runs["0.01 at once"] == {"rate": 0.01, "climb": 1}
+    assert runs["0.01 at once"] == {"rate": 0.01, "climb": 1, "decoder": True}
+    assert runs["0.01 encoder at once"]["climb"] == (1, climb.CLIMB)
+    assert runs["0.01 decoder at once"]["climb"] == (climb.CLIMB, 1)
     assert runs["loss × 100"] == {"scale": 100.0} and runs["loss × 0.01"] == {"scale": 0.01}
     assert runs["0.01 Norm(3.5 x + f(x))"] == {"rate": 0.01, "residual": 3.5}
     assert pytest.approx(5 * 0.0035) == climb.LARGE

@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+from benchmarks.lessons import l12_finetune as finetune
 from benchmarks.lessons import l12_language as language
 from benchmarks.lessons import l12_one_text as one_text
 from benchmarks.lessons import l12_pictures as pictures
@@ -16,18 +17,20 @@ from transformer_lab.runs import encode_pairs
 
 # Pictures go in where the package's annotations say ids.
 @pytest.mark.usefixtures("without_shape_checks")
-@pytest.mark.parametrize("script", [language, one_text, pictures], ids=lambda s: s.__name__)
+@pytest.mark.parametrize(
+    "script", [finetune, language, one_text, pictures], ids=lambda s: s.__name__
+)
 def test_it_runs_and_writes_what_it_measured(script, tmp_path):
     script.main(["--smoke", "--output", str(tmp_path)])
     (path,) = tmp_path.glob("*.json")
     result = json.loads(path.read_text())
     assert path.stem == result["part"] == script.__name__.rsplit(".", 1)[1] and result["smoke"]
     assert {"hardware", "versions", "commit", "sizes"} <= set(result)
-    assert result.get("rows") or (result["grams"] and result["models"])
-    for model in result.get("models", []):  # untrained, it may draw marks that print as nothing
-        begins, count = (result["sizes"][name] for name in ("begins", "written"))
-        assert model["writes"].startswith(begins)
-        assert count / 2 < len(model["writes"]) - len(begins) <= count
+    assert result["rows"]
+    for row in result["rows"]:
+        if "writes" in row:  # untrained, it may draw a pad, which is not printed
+            count = result["sizes"]["written"]
+            assert row["writes"].startswith("\n") and count / 2 < len(row["writes"]) - 1 <= count
 
 
 def test_counted_chances_add_up_to_one_and_more_context_helps():

@@ -7,9 +7,6 @@ import pytest
 import torch
 
 from benchmarks.lessons import l13_newer as newer
-from benchmarks.lessons import l14_experts as experts
-from benchmarks.lessons import l14_law as law
-from benchmarks.lessons import l14_split as split
 from benchmarks.lessons import l15_distance as distance
 from benchmarks.lessons.rows import measure_rows
 
@@ -59,7 +56,7 @@ def test_a_setting_may_have_several_rows_and_what_is_not_planned_any_more_goes(t
     assert capsys.readouterr().out.count("wrote") == 2  # the new rows, without the old one
 
 
-@pytest.mark.parametrize("script", [distance, newer, experts, law])
+@pytest.mark.parametrize("script", [distance, newer])
 def test_the_script_runs_at_toy_size(script, tmp_path):
     script.main(["--smoke", "--output", str(tmp_path)])
     (path,) = tmp_path.iterdir()
@@ -67,13 +64,25 @@ def test_the_script_runs_at_toy_size(script, tmp_path):
     assert result["smoke"] and len(result["rows"]) == len(script.plan(True))
 
 
-def test_the_five_differences_are_compared_at_equal_parameters():
-    model = newer.lesson()["LanguageModel"]
+def test_the_five_edits_are_compared_at_equal_parameters():
     sizes = {
-        sum(p.numel() for p in model(48, switches).blocks.parameters() if p.dim() > 1)
-        for switches in newer.variants().values()
+        sum(p.numel() for p in newer.build(variant, 0).blocks[0].parameters() if p.dim() > 1)
+        for variant in newer.VARIANTS
     }
     assert len(sizes) == 1  # matrices: a norm has β or it has not
+
+
+def test_every_model_has_three_seeds_and_two_more_rates_to_be_compared_with():
+    planned = newer.plan(False)
+    assert len(planned) == len({tuple(row.items()) for row in planned})
+    for name in newer.VARIANTS:
+        mine = [row for row in planned if row["variant"] == name]
+        assert [row["seed"] for row in mine if row["rate"] == newer.RATES[1]] == [0, 1, 2]
+        assert {row["rate"] for row in mine if row["seed"] == 0} == set(newer.RATES)
+    for name in newer.AT_ONE_RATE:
+        mine = [row for row in planned if row["variant"] == name]
+        assert [row["seed"] for row in mine] == [0, 1, 2]
+        assert {row["rate"] for row in mine} == {newer.RATES[1]}
 
 
 def earlier_logits_that_move(model):
@@ -85,59 +94,7 @@ def earlier_logits_that_move(model):
     return (one - other)[:-1].abs().max().item()
 
 
-@pytest.mark.parametrize("variant", newer.variants())
-def test_no_logit_of_the_language_model_depends_on_a_later_token(variant):
-    torch.manual_seed(0)
-    model = newer.lesson()["LanguageModel"](16, newer.variants()[variant])
-    assert earlier_logits_that_move(model) < 1e-5
-
-
-@pytest.mark.parametrize("variant", experts.PLANS)
-def test_nor_does_one_with_experts(variant):
-    assert earlier_logits_that_move(experts.build(variant, 0, 16)) < 1e-5
-
-
-def test_equal_operations_and_equal_parameters_are_what_they_say():
-    plans = experts.PLANS
-    wide, narrow, dense = (plans[name] for name in ("8 experts", "8 experts of an eighth", "dense"))
-    assert wide["share"] == dense["share"]
-    assert narrow["share"] * narrow["experts"] == dense["share"] * dense["experts"]
-
-
-def test_a_fixed_router_knows_the_letter_alone():
-    model = experts.build("8 experts, fixed", 0, 16)
-    (first, second) = (block.network.router for block in model.blocks)
-    model(torch.tensor([[3, 11, 4, 3]]))
-    chosen = first(None).argmax(dim=-1)
-    assert chosen.tolist() == [3, 3, 4, 3] == second(None).argmax(dim=-1).tolist()
-    model = experts.build("8 experts, by place", 0, 16)
-    model(torch.tensor([[3, 11, 4], [3, 3, 3]]))
-    chosen = model.blocks[1].network.router(None).argmax(dim=-1)
-    assert chosen.tolist() == [0, 1, 2, 0, 1, 2]
-
-
-def test_all_groups_together_are_the_whole_network_and_none_is_nothing():
-    whole, nothing, all_of_them = (
-        split.run("reader 0", groups, router, keep)
-        for groups, router, keep in (
-            ("whole", "whole", 8),
-            ("nothing", "nothing", 0),
-            ("firing together", "learnt", 8),
-        )
-    )
-    assert all_of_them == pytest.approx(whole, abs=1e-3)
-    assert nothing["exact"] < 0.1 < whole["exact"]
-
-
-def test_groups_hold_each_unit_once_and_three_random_cuts_differ():
-    for kind in ("firing together", "random", "random, cut 1", "single"):
-        for groups in split.cut("reader 0", kind):
-            assert sorted(groups.flatten().tolist()) == list(range(256))
-    cuts = [split.cut("reader 0", kind)[0] for kind in ("random", "random, cut 1", "random, cut 2")]
-    assert len({tuple(groups.flatten().tolist()) for groups in cuts}) == 3
-
-
-def test_units_that_fire_together_come_into_one_group():
-    on = torch.eye(4).repeat_interleave(2, dim=1).repeat(5, 1)  # units 0 and 1, 2 and 3, …
-    groups = split.lesson()["cofiring_groups"](on, 4)
-    assert sorted(sorted(group) for group in groups.tolist()) == [[0, 1], [2, 3], [4, 5], [6, 7]]
+@pytest.mark.parametrize("variant", (*newer.VARIANTS, *newer.AT_ONE_RATE))
+def test_no_logit_of_the_language_model_depends_on_a_later_token_but_for_the_bug(variant):
+    moved = earlier_logits_that_move(newer.build(variant, 0, d_model=16))
+    assert moved > 1e-4 if variant == "norm over tokens" else moved < 1e-5

@@ -24,7 +24,7 @@ def test_a_cache_and_hidden_pads_change_nothing_and_open_pads_do():
     masked = masks.translate_all(run, ENGLISH)
     assert masks.translate_all(run, ENGLISH, cached=True) == masked
     assert masks.translate_all(run, ENGLISH, pads=5) == masked
-    assert masks.translate_all(run, ENGLISH, pads=20, hidden=False) != masked
+    assert masks.translate_all(run, ENGLISH, **masks.WAYS["20 pads, open"]) != masked
 
 
 def test_captions_are_counted_by_their_length():
@@ -48,7 +48,7 @@ def test_words_are_whole_or_cut_to_every_length():
 
 
 def test_letters_and_pads_are_measured_and_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(masks, "RUN_WAYS", {})  # the captions need a corpus
+    monkeypatch.setattr(masks, "WAYS", {})  # the captions need a corpus
     masks.main(["--smoke", "--output", str(tmp_path)])
     rows = json.loads((tmp_path / "l04_masks.json").read_text())["rows"]
     letters = [row for row in rows if row["experiment"] == "letters"]
