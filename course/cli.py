@@ -60,9 +60,10 @@ def _add_update(commands) -> None:
         commands,
         "update",
         "take corrected lessons and exercises over into work/, and copy what is missing",
-        "Whatever you wrote stays: answers, notes, cells of your own. A notebook that changes is\n"
-        "first copied into a dated folder beside it. The exit status is 1 if one cannot be\n"
-        f"brought up to date.\n\nexample:\n  git pull\n  {NAME} update",
+        "Whatever you wrote stays: answers, notes, cells of your own. Where a task has moved to\n"
+        "another sheet, your answer is put there too. A notebook that changes is first copied\n"
+        "into a dated folder beside it. The exit status is 1 if one cannot be brought up to\n"
+        f"date.\n\nexample:\n  git pull\n  {NAME} update",
     )
     parser.add_argument("--dry-run", action="store_true", help="only say what would change")
     parser.set_defaults(command=workplace.update)

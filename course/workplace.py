@@ -7,8 +7,6 @@ can tell what the learner has changed from what the course has, cell by cell.
 
 import argparse
 import copy
-import hashlib
-import json
 import os
 import platform
 import posixpath
@@ -16,21 +14,30 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from course.carrying import SHEET, Carried, Sheet, carry, kept_sheets_in, sheets_in
 from course.checking.course import KINDS, course_folder, name_in_work, work_folder
 from course.checking.notebooks import read_notebook
+from course.stamps import (
+    STUB,
+    hash_of,
+    hashes_of,
+    is_filled_in,
+    original_of,
+    source_of,
+    stamp,
+    text_of,
+)
 from transformer_lab.support.files import remove_leftovers, write_atomically
 
 LOOK = Path(__file__).parent / "jupyter"  # for this JupyterLab alone: nobody's own is touched
-NOTES, ORIGINAL = "transformer_lab", "original"  # where a notebook's metadata hold the hashes
 EXPLORABLE = "data-explorable="  # stands in an output that moves (course/explorables)
-STUB = 'raise NotImplementedError("not written yet")'
 LINK = re.compile(r'(\]\(<?|(?:src|href)=")([^)\s":#<>]+)(?=[)\s"#>])')
 
 # Reloading drops what is not saved. What overwrites an update keeps the older hashes, so that the
@@ -38,50 +45,6 @@ LINK = re.compile(r'(\]\(<?|(?:src|href)=")([^)\s":#<>]+)(?=[)\s"#>])')
 OPEN_NOTEBOOK = """\
 A notebook that is open in JupyterLab: File, Reload Notebook from Disk. If it holds text that you
 have not saved: save, choose Overwrite, call `transformer-course update` once more, and reload."""
-
-
-# ---- Which version a notebook came from
-
-
-def text_of(notebook: dict) -> str:
-    """Return the one way in which a notebook is written, as Jupyter writes it."""
-    return json.dumps(notebook, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
-
-
-def source_of(cell: dict) -> str:
-    """Return what stands in a cell."""
-    return "".join(cell["source"])
-
-
-def hash_of(cell: dict) -> str:
-    """Return what tells a cell from one that somebody has changed; outputs do not count."""
-    written = [cell["cell_type"], source_of(cell), cell.get("attachments", {})]
-    return hashlib.sha256(json.dumps(written, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def hashes_of(notebook: dict) -> dict[str | None, str]:
-    """Return the hash of each cell by its id."""
-    return {cell.get("id"): hash_of(cell) for cell in notebook["cells"]}
-
-
-def stamp(notebook: dict, hashes: dict[str, str] | None = None) -> dict:
-    """Return the notebook with the hashes of its cells, or these, in its metadata."""
-    hashes = hashes_of(notebook) if hashes is None else hashes
-    notes = notebook["metadata"].get(NOTES, {})
-    notes = notes | {ORIGINAL: " ".join(f"{name}:{value}" for name, value in hashes.items())}
-    return notebook | {"metadata": notebook["metadata"] | {NOTES: notes}}
-
-
-def original_of(notebook: dict) -> dict[str, str] | None:
-    """Return the hash of each cell, by its id, in the version that a notebook came from."""
-    text = notebook["metadata"].get(NOTES, {}).get(ORIGINAL)
-    return None if text is None else dict(pair.split(":", 1) for pair in text.split())
-
-
-def is_filled_in(notebook: dict) -> bool:
-    """Return whether somebody has written in it since it was made; running it does not count."""
-    made = original_of(notebook)
-    return made is not None and made != hashes_of(notebook)
 
 
 # ---- Copies
@@ -342,33 +305,77 @@ def _or_empty(path: Path) -> dict:
 def update(options: argparse.Namespace) -> int:
     """Say what the course has changed and take it over; return 0, or 1 if something stays old."""
     work, when = work_folder(), now()
-    stays = kept = False
     if work.is_dir():
         remove_leftovers(work)
-        for change in changes(work):
-            print("\n".join(_told(change)))
-            stays = stays or change.merge is None
-            if change.merge is not None and not options.dry_run:
-                path = work / change.name
-                keep(path, when)
-                kept = True
-                if path.read_bytes() != change.read:
-                    raise ValueError(f"{path} was saved at this moment; call this once more")
-                text = text_of(change.merge.notebook)
-                trusted = EXPLORABLE in text and is_trusted(change.read)
-                write_atomically(path.resolve(), text.encode())  # a link stays a link
-                if trusted:
-                    trust([path])
-    if options.dry_run:
-        return int(stays)
-    copied = fill(work)
+    sheets, unreadable = sheets_in(work)  # as they are before anything changes
+    would_be, stays = {}, set()
+    for change in changes(work):
+        print("\n".join(_told(change)))
+        if change.merge is None:
+            stays.add(change.name)
+        elif options.dry_run:
+            would_be[change.name] = change.merge.notebook
+        else:
+            _write(work / change.name, change.merge.notebook, change.read, when)
+    copied = [] if options.dry_run else fill(work)
     trust(work / name for name in copied)
+    # A new copy may hold answers from the course's own exercises, where they were written before.
+    sheets += [Sheet(name, read_notebook(work / name)) for name in copied if SHEET.fullmatch(name)]
+    for name in unreadable:
+        if name not in stays:
+            print(f"{name} cannot be read: no answer was taken from it.")
+    for name, carried, read in _carried(work, would_be, stays, sheets):
+        print("\n".join([f"{name}:", *carried.told()]))
+        if carried.tasks and not options.dry_run:
+            _write(work / name, carried.notebook, read, when if name not in copied else "")
+    if options.dry_run:
+        return int(bool(stays))
     rest = "The rest of it" if stays else work
     print(f"{len(copied)} new in {work}." if copied else f"{rest} is up to date.")
-    if kept:
+    if (work / f"kept_{when}").is_dir():
         print(f"What was there before is in {work / f'kept_{when}'}.")
         print(OPEN_NOTEBOOK)
-    return int(stays)
+    return int(bool(stays))
+
+
+def _write(path: Path, notebook: dict, read: bytes, when: str) -> None:
+    """Write a notebook over what was `read`, and keep that, once in an update.
+
+    Raises `ValueError` if somebody has saved it since.
+    """
+    if when and not (path.parent / f"kept_{when}" / path.name).exists():
+        keep(path, when)
+    if path.read_bytes() != read:
+        raise ValueError(f"{path} was saved at this moment; call this once more")
+    text = text_of(notebook)
+    trusted = EXPLORABLE in text and is_trusted(read)
+    write_atomically(path.resolve(), text.encode())  # a link stays a link
+    if trusted:
+        trust([path])
+
+
+def _carried(
+    work: Path, would_be: Mapping[str, dict], stays: Collection[str], sheets: list[Sheet]
+) -> Iterator[tuple[str, Carried, bytes]]:
+    """Yield the sheets into which answers belong that stand in other ones, with what was read.
+
+    `would_be` are the notebooks as an update would leave them that only says what it would do.
+    """
+    older = kept_sheets_in(work)
+    for original in originals():
+        name, path = original.name, work / original.name
+        if not SHEET.fullmatch(name) or name in stays:
+            continue
+        new = fresh(original, work)
+        read = path.read_bytes() if path.exists() else b""
+        mine = would_be.get(name) or (read_notebook(path) if read else new)
+        known = {*hashes_of(new).values(), *(original_of(mine) or {}).values()}
+        carried = carry(name, mine, known, sheets, older)
+        if carried.tasks and read and path.stat().st_mode & 0o222 == 0:
+            tasks = [task for tasks in carried.tasks.values() for task in tasks]
+            carried = Carried(mine, left={"this sheet is write-protected": tasks})
+        if carried.tasks or carried.left:
+            yield name, carried, read
 
 
 def _told(change: Change) -> Iterator[str]:

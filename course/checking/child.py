@@ -41,6 +41,7 @@ LARGEST_FILE = 64 * 2**20  # bytes
 LAZY = (
     *("optim", "compile", "dynamo", "torch.func", "torch import func", "utils.checkpoint"),
     "attention.bias",
+    "_python_dispatch",
 )
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 OUTSIDE = {
@@ -55,21 +56,25 @@ OUTSIDE = {
 }
 
 
-def judge(file: Path, namespace: Mapping[str, Any], names: Sequence[str]) -> tuple[str, str, str]:
-    """Return the state of a task, why in a line, and all that a learner is told."""
+def judge(
+    file: Path, namespace: Mapping[str, Any], names: Sequence[str]
+) -> tuple[str, str, str, int, int]:
+    """Return the state of a task, why in a line, all that a learner is told, and how many of how
+    many separate parts of a wrong answer are right."""
     try:
         for name in names:
             task_from(namespace, name)
         run_checks(file, namespace, names)
     except NotWritten as stub:
         needed = "" if stub.task in names else f"needs {stub.task}"
-        return NOT_WRITTEN, needed, f"{stub.task}: {NOT_WRITTEN}"
+        return NOT_WRITTEN, needed, f"{stub.task}: {NOT_WRITTEN}", 0, 0
     except CheckFailed as failure:
         deleted = not namespace.keys() >= set(names) and not namespace["__problems__"]
-        return MISSING if deleted else WRONG, _in_a_line(failure.why), str(failure)
+        why, message = _in_a_line(failure.why), str(failure)
+        return MISSING if deleted else WRONG, why, message, *failure.parts
     except KeyboardInterrupt:  # nobody sits at this process
-        return WRONG, "It raised KeyboardInterrupt.", "It raised KeyboardInterrupt."
-    return PASSED, "", ""
+        return WRONG, "It raised KeyboardInterrupt.", "It raised KeyboardInterrupt.", 0, 0
+    return PASSED, "", "", 0, 0
 
 
 def _in_a_line(why: str) -> str:
@@ -86,8 +91,9 @@ def import_what_is_lazy(sources: Iterable[str]) -> None:
 
 def work(job: Mapping[str, Any], tell: Callable[[Record], None]) -> None:
     """Load the job's notebook and judge its tasks, each followed by a canary."""
-    import_what_is_lazy(source for _, source in job["cells"])
-    file, seal = Path(job["checks"]), Seal()
+    file = Path(job["checks"])
+    import_what_is_lazy([file.read_text("utf-8"), *(source for _, source in job["cells"])])
+    seal = Seal()
     tell(Ready())
     # An answer that is assigned, as a partial, is loaded though the notebook calls no check of it.
     asked = ", ".join(name for names in job["tasks"] for name in names)
@@ -96,9 +102,10 @@ def work(job: Mapping[str, Any], tell: Callable[[Record], None]) -> None:
     tell(Loaded(list(map(str, namespace["__problems__"]))))
     for number, names in enumerate(job["tasks"]):
         tell(Started(number))
-        state, why, message = judge(file, namespace, names)
-        tell(Judged(number, state, why, message))
-        refused = state != PASSED or refuses_junk(file, namespace, names)
+        judged = Judged(number, *judge(file, namespace, names))
+        tell(judged)
+        earns = judged.state == PASSED or judged.right
+        refused = not earns or refuses_junk(file, namespace, names)
         tell(Canary(number, refused, seal.broken()[:5]))
     tell(End())
 

@@ -36,12 +36,20 @@ class CheckFailed(MessageOnly, AssertionError):
     """An answer is wrong: `call` says what was computed, `why` what is wrong with it.
 
     `advice` is a sentence more. `unexplained`: numbers or sizes do not fit, and no known mistake
-    says why.
+    says why. `parts`: how many of how many separate answers are right; (0, 0) of one that has none.
     """
 
-    def __init__(self, why: str, call: str = "", *, advice: str = "", unexplained: bool = False):
+    def __init__(
+        self,
+        why: str,
+        call: str = "",
+        *,
+        advice: str = "",
+        unexplained: bool = False,
+        parts: tuple[int, int] = (0, 0),
+    ):
         super().__init__("\n".join(filter(None, (f"✗ {call or why}", call and why, advice))))
-        self.why, self.call, self.unexplained = why, call, unexplained
+        self.why, self.call, self.unexplained, self.parts = why, call, unexplained, parts
 
 
 def expect(
@@ -96,7 +104,8 @@ def expect_predictions(
     """Raise `CheckFailed` unless the answers are the right ones, without giving those away.
 
     `hints["a"][7]` is said of the answer 7 to question a, `hints["a"][None]` of any other.
-    `within` is how far rounding on paper may lead: 0.006 takes 0.67 for 2/3.
+    `within` is how far rounding on paper may lead: 0.006 takes 0.67 for 2/3. The error says how
+    many of the answers are right: none, if all of them are the same.
     """
     __tracebackhide__ = True
     answers = answers.tolist() if isinstance(answers, (Tensor, np.ndarray)) else answers
@@ -107,15 +116,19 @@ def expect_predictions(
     def same(answer: Any, value: Any) -> bool:
         number = answer.item() if isinstance(answer, Tensor) and answer.ndim == 0 else answer
         real = isinstance(number, numbers.Real) and isinstance(value, numbers.Real)
-        return close(answer, value) or (real and abs(number - value) < within)
+        return close(answer, value) or bool(real and abs(number - value) < within)
 
+    count = sum(map(same, answers, right.values()))
+    if all(same(answer, answers[0]) for answer in answers):  # some of them would be right by chance
+        count = 0
     for (letter, expected), answer in zip(right.items(), answers, strict=True):
         if not same(answer, expected):
             known = (text for wrong, text in hints[letter].items() if same(answer, wrong))
             hint = next(known, hints[letter][None])
             if isinstance(answer, str) and same(_number_in(answer), expected):
                 hint = "The number is right: write it without quotation marks."
-            raise CheckFailed(f"{letter} is not {describe(answer)}. {hint}", _call(answers))
+            why = f"{letter} is not {describe(answer)}. {hint}"
+            raise CheckFailed(why, _call(answers), parts=(count, len(right)))
 
 
 def _number_in(text: str) -> float | None:

@@ -49,11 +49,16 @@ class Limits:
 
 @dataclass
 class Outcome:
-    """What came out of a task: `why` is a line, `message` all that its author is told."""
+    """What came out of a task: `why` is a line, `message` all that its author is told.
+
+    Of a wrong answer with separate parts, `right` of `parts` are right.
+    """
 
     state: str
     why: str = ""
     message: str = ""
+    right: int = 0
+    parts: int = 0
     seconds: float = 0.0
 
 
@@ -190,8 +195,11 @@ def _note(record: Record, report: _Report, limits: Limits) -> None:
             report.problems = problems
         case Started(task) if number is None and task == len(report.outcomes) and report.ready:
             report.under_way = task
-        case Judged(task, state, why, message) if task == number and task not in report.outcomes:
-            report.outcomes[task] = Outcome(state, why, message, now - report.since)
+        case Judged(task, state, why, message, right, parts) if (
+            task == number and task not in report.outcomes and 0 <= right <= max(0, parts - 1)
+        ):
+            seconds = now - report.since
+            report.outcomes[task] = Outcome(state, why, message, right, parts, seconds)
             return
         case Canary(task, refused, altered) if task == number and task in report.outcomes:
             report.under_way = None
@@ -246,6 +254,6 @@ def _settled(report: _Report, count: int) -> dict[int, Outcome]:
     seconds = time.monotonic() - report.since
     if report.problems is None:  # the next child would come no further
         why = f"While the notebook was loaded: {why[0].lower()}{why[1:]}"
-        return {number: Outcome(state, why, why, seconds) for number in range(count)}
+        return {number: Outcome(state, why, why, seconds=seconds) for number in range(count)}
     blamed = report.under_way if report.under_way is not None else max(0, len(outcomes) - 1)
-    return outcomes | {blamed: Outcome(state, why, why, seconds)}
+    return outcomes | {blamed: Outcome(state, why, why, seconds=seconds)}

@@ -51,7 +51,7 @@ def load_cells(
     needed = _needed([statement for _, statement in statements], names)
     failed: dict[str, str] = {}
     for where, statement in statements:
-        made = _made(statement)
+        made = names_made(statement)
         if made & given.keys():
             continue
         if made & needed or (names is None and _is_definition(statement)):
@@ -75,8 +75,8 @@ def read_notebook(path: Path) -> dict:
     try:
         notebook = json.loads(path.read_text("utf-8"))
         for cell in notebook["cells"]:
-            str(cell["cell_type"]), "".join(cell["source"])
-        return {"metadata": {}} | notebook
+            str(cell["cell_type"]), "".join(cell["source"]), dict(cell.get("metadata", {}))
+        return notebook | {"metadata": dict(notebook.get("metadata", {}))}
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is not a notebook: {error}") from None
 
@@ -151,7 +151,7 @@ def _assigned(statement: ast.stmt) -> list[str]:
     return [node.id for target in targets for node in ast.walk(target) if hasattr(node, "id")]
 
 
-def _made(statement: ast.stmt) -> set[str]:
+def names_made(statement: ast.stmt) -> set[str]:
     """Return the names that a statement binds or changes: N = 1, N += 1, T["x"] = 1, T.x = 1."""
     bound = {step.argval for step in dis.get_instructions(_code(statement)) if step.opname == STORE}
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -180,13 +180,20 @@ def _needed(statements: list[ast.stmt], names: Iterable[str] | None) -> set[str]
     """
     needed, before = set(names or ()), None
     seeds = [names is None and (_is_definition(s) or _checks(s)) for s in statements]
-    parts = [(seed, _made(s), _read(_code(s))) for seed, s in zip(seeds, statements, strict=True)]
+    parts = [
+        (seed, names_made(s), names_read(s)) for seed, s in zip(seeds, statements, strict=True)
+    ]
     while needed != before:
         before = set(needed)
         for reads, made, names in parts:
             if reads or made & needed:
                 needed |= names
     return needed
+
+
+def names_read(statement: ast.stmt) -> set[str]:
+    """Return the names of the notebook that a statement, and the functions in it, read."""
+    return _read(_code(statement))
 
 
 def _code(statement: ast.stmt) -> CodeType:
@@ -197,7 +204,6 @@ def _code(statement: ast.stmt) -> CodeType:
 
 
 def _read(code: CodeType) -> set[str]:
-    """Return the names of the notebook that code, and the functions in it, read."""
     names = {step.argval for step in dis.get_instructions(code) if step.opname in READS}
     return names.union(*(_read(each) for each in code.co_consts if isinstance(each, CodeType)))
 

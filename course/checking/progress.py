@@ -27,7 +27,7 @@ from course.checking.isolation import NoWalls
 from course.checking.judge import Limits, judge_notebook
 from course.checking.notebooks import read_cells, read_notebook
 from course.checking.sandbox import COURSE, LIBRARY, NOT_WRITTEN
-from course.workplace import hashes_of, original_of
+from course.stamps import hashes_of, original_of
 from transformer_lab.support.threads import usable_cores
 
 HEADING = re.compile(

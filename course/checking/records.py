@@ -32,12 +32,17 @@ class Started:
 
 @dataclass(frozen=True)
 class Judged:
-    """What came out: the state, `why` in a line, and all that the learner is told."""
+    """What came out: the state, `why` in a line, and all that the learner is told.
+
+    Of a wrong answer with separate parts, `right` of `parts` are right.
+    """
 
     task: int
     state: str
     why: str
     message: str
+    right: int = 0
+    parts: int = 0
 
 
 @dataclass(frozen=True)

@@ -155,7 +155,7 @@ def test_the_architecture_has_every_end_of_every_attention_in_its_colour_and_the
         assert len(ends) == 3 and {text.get_color() for text in ends} == {ROLE_COLORS[role]}
     written = [text.get_text() for text in drawing.axes.texts]
     assert written.count("add & norm") == 5 and written.count("× N") == 2
-    assert written.count("dropout") == 7 and "target (shifted right)" in written
+    assert written.count("dropout") == 7 and "target so far (shifted right)" in written
     plt.close("all")
 
 

@@ -16,7 +16,9 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
-from course.explorables import beam, clocks, explorable, page, query
+from course.explorables import beam, clocks, explorable, page, query, reader
+from transformer_lab.runs import PRETRAINED, load_run
+from transformer_lab.saving import parameters_of
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(page.__file__).parent
@@ -26,6 +28,7 @@ OTHERS = {
     "query": ({"query": [0.0, 0.0]}, "weight 0.33"),
     "clocks": ({"distance": 1}, "between: 57.3°"),
     "beam": ({"tree": {(): {"yes": 0.75, "no": 0.25}}}, "0.750"),
+    "reader": ({"date": "sun, apr 7, 1957"}, "sun, apr 7, 1957 → 1957-04-07"),
 }
 
 
@@ -108,7 +111,7 @@ def test_it_asks_nobody_and_is_small(name):
     html = explorable(name).html
     assert re.findall(r"\w+://[^\s\"'`<]+", html) == ["http://www.w3.org/2000/svg"]  # a name
     assert not re.search(r"\b(fetch|XMLHttpRequest|import|eval|localStorage)\b", html)
-    assert len(html) < 60_000
+    assert len(html) < (800_000 if name == "reader" else 60_000)  # it has a whole model
 
 
 @ALL
@@ -163,6 +166,11 @@ def test_an_installed_course_has_every_file():
             r"chances after \(\) must be positive and add up to 1",
         ),
         ("beam", {"width": 4}, r"width must be one of \[1, 2, 3\], got 4"),
+        ("reader", {"kind": "self"}, r"kind must be one of .'encoder', 'cross', 'decoder'., got"),
+        ("reader", {"layer": 3}, "layer must be from 1 to 2, got 3"),
+        ("reader", {"head": 0}, "head must be from 1 to 4, got 0"),
+        ("reader", {"place": 12}, "place must be from 1 to 11, got 12"),
+        ("reader", {"date": ""}, "date must have 1 to 40 characters, got 0"),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(name, given, message):
@@ -170,11 +178,53 @@ def test_bad_input_is_refused_in_one_sentence(name, given, message):
         explorable(name, **given)
 
 
-def test_without_numbers_it_shows_those_of_lesson_02():
-    lesson = json.loads(next((ROOT / "notebooks").glob("02_*.ipynb")).read_text("utf-8"))
+def test_the_reader_in_the_page_is_the_shipped_one_to_the_last_bit():
+    shown, run = reader.numbers(), load_run(PRETRAINED / "dates_0")
+    tensors = reader.unpacked(shown["model"])
+    for name, parameter in parameters_of(run.model).items():
+        assert torch.equal(tensors.pop(name), parameter.detach()), name
+    assert not tensors and shown["model"]["pieces"] == run.tokenizer.pieces
+
+
+def test_the_stored_means_are_those_of_the_heads():
+    stored = reader.unpacked(json.loads(reader.MEANS.read_text("utf-8")))
+    means = reader.mean_outputs(reader.reader())
+    assert {name: len(mean) for name, mean in stored.items()} == {
+        f"{side}.layers.{layer}.{kind}_attention": 1 if side == "encoder" else 11
+        for side, kind in (("encoder", "self"), ("decoder", "self"), ("decoder", "cross"))
+        for layer in (0, 1)
+    }
+    for name, mean in means.items():
+        torch.testing.assert_close(stored[name], mean, atol=2e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("kind", reader.KINDS)
+def test_the_still_picture_has_a_row_for_each_query_and_a_column_for_each_key(kind):
+    shown = reader.numbers(date="15.4.2019", kind=kind)
+    svg, said = reader.picture(shown)
+    cells = [it for it in ElementTree.fromstring(svg).iterfind(".//{*}rect[@fill-opacity]")]
+    rows, columns = {"encoder": (10, 10), "cross": (11, 10), "decoder": (11, 11)}[kind]
+    assert len(cells) == rows * columns
+    _, _, maps = reader.maps_of("15.4.2019")
+    weights = maps[reader.KINDS[kind][0].format(1)][2].flatten().tolist()
+    drawn = [float(it.get("fill-opacity")) for it in cells]
+    assert drawn == pytest.approx(weights, abs=0.0501)
+    assert said.count(" at ") == rows and "writes 2019-04-15" in said
+
+
+def pages_in(number):
+    """Return the HTML that is stored in a lesson."""
+    lesson = json.loads(next((ROOT / "notebooks").glob(f"{number}_*.ipynb")).read_text("utf-8"))
     outputs = [output for cell in lesson["cells"] for output in cell.get("outputs", ())]
-    pages = ["".join(output.get("data", {}).get("text/html", "")) for output in outputs]
-    assert explorable("query").html in pages
+    return ["".join(output.get("data", {}).get("text/html", "")) for output in outputs]
+
+
+def test_what_lesson_11_has_stored_is_the_reader_of_today():
+    assert explorable("reader").html in pages_in("11")
+
+
+def test_without_numbers_it_shows_those_of_lesson_02():
+    assert explorable("query").html in pages_in("02")
     _, weights, output = query.look_up(*(query.numbers()[n] for n in ("query", "keys", "values")))
     assert [round(w, 2) for w in weights] == [0.09, 0.67, 0.24]
     assert [round(entry, 2) for entry in output] == [1.45, 0.12]

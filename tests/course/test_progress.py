@@ -8,7 +8,7 @@ import pytest
 from course.checking import course as course_module
 from course.checking import progress
 from course.checking.notebooks import read_notebook
-from course.workplace import stamp
+from course.stamps import stamp
 
 HEADING = """## Task {number} · Something: {names}
 

@@ -1,7 +1,6 @@
 """work/: copies, filled up and brought up to date, and nothing that a learner wrote is lost."""
 
 import copy
-import json
 import os
 import re
 import shutil
@@ -17,20 +16,13 @@ import pytest
 from course import cli, workplace
 from course.checking import course as course_module
 from course.checking import progress, target_folder
-from course.workplace import STUB, fill, merge, original_of, stamp, text_of
+from course.stamps import STUB, original_of, stamp
+from course.workplace import fill, merge
+from tests.course.imitated_course import cell, edit, kept, notebook, read, sources, update, write
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSON, EXERCISES = "02a_lesson_x.ipynb", "02b_exercises_x.ipynb"
 TASK = f"def a():\n    {STUB}"
-
-
-def cell(name, source, kind="code"):
-    made = {"cell_type": kind, "id": name, "metadata": {}, "source": source.splitlines(True)}
-    return made | ({"execution_count": None, "outputs": []} if kind == "code" else {})
-
-
-def notebook(*cells):
-    return {"cells": [*cells], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
 
 
 @pytest.fixture
@@ -64,26 +56,6 @@ def course(tmp_path, monkeypatch):
     return root
 
 
-def write(path, made):
-    path.write_text(text_of(made), "utf-8")
-
-
-def read(path):
-    return json.loads(path.read_text("utf-8"))
-
-
-def sources(path):
-    return {each["id"]: "".join(each["source"]) for each in read(path)["cells"]}
-
-
-def edit(path, **changed):
-    """Write these sources into the cells of a notebook."""
-    made = read(path)
-    for each in made["cells"]:
-        each["source"] = changed.get(each["id"], each["source"])
-    write(path, made)
-
-
 def correct(course, kind="exercises", add=(), **changed):
     """Correct a notebook of the course, as `git pull` does."""
     path = course / kind / "02_x.ipynb"
@@ -91,14 +63,6 @@ def correct(course, kind="exercises", add=(), **changed):
     made = read(path)
     made["cells"] += add
     write(path, stamp(made) if kind == "exercises" else made)
-
-
-def update(*flags):
-    return cli.main(["update", *flags])
-
-
-def kept(course):
-    return sorted((course / "work").glob("kept_*/*.ipynb"))
 
 
 # ---- Copies
