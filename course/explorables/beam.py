@@ -8,6 +8,7 @@ from transformer_lab.palette import FAINT, INK, PAPER, QUIET
 from transformer_lab.support.validation import require
 
 TITLE = "Beam search, one step at a time"
+SCRIPTS, STYLES = ("beam.js",), ()
 # The language of eight sentences: what has been said -> the chances of the next word.
 TREE = {
     (): {"the": 0.6, "a": 0.4},

@@ -30,7 +30,7 @@ function build(app, { rates, position, distance, last, farthest }) {
   });
 
   const sliders = [
-    slider({ label: "position of the first word", min: 0, max: last, value: first, text: String, change: (to) => move(to) }),
+    slider({ label: "place of the first word", min: 0, max: last, value: first, text: String, change: (to) => move(to) }),
     slider({ label: "steps from the first to the second", min: 0, max: farthest, value: apart, text: String,
       change: (to) => { apart = to; draw(); } }),
   ];
@@ -54,7 +54,7 @@ function build(app, { rates, position, distance, last, farthest }) {
     draw();
   }
 
-  /** Go to the nearest position at which a hand of this rate stands at `angle`. */
+  /** Go to the nearest place at which a hand of this rate stands at `angle`. */
   function turnTo(rate, angle) {
     const turn = 2 * Math.PI;
     const ahead = (((angle - rate * first) % turn) + 1.5 * turn) % turn - turn / 2; // from −π to π
@@ -71,7 +71,7 @@ function build(app, { rates, position, distance, last, farthest }) {
       between.setAttribute("d", sector(angles[0], angle));
       hands[0].setAttribute("points", arrow([CENTER, CENTER], tip(angles[1], RADIUS), 3));
       hands[1].setAttribute("points", arrow([CENTER, CENTER], tip(angles[0], RADIUS), 3));
-      end.place(tip(angles[0], RADIUS), first, `position ${first}`);
+      end.place(tip(angles[0], RADIUS), first, `place ${first}`);
       below[0].textContent = `(${fixed(Math.sin(angles[0]))}, ${fixed(Math.cos(angles[0]))})`;
       below[1].replaceChildren("between: ", element("b", {}, degrees));
     }

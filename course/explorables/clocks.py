@@ -1,4 +1,4 @@
-"""A position as a row of clocks (lesson 05): two words move, the angles between them stay."""
+"""A place as a row of clocks (lesson 05): two words move, the angles between them stay."""
 
 import math
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from transformer_lab.palette import FAINT, INK, LIT, QUIET, SERIES
 from transformer_lab.support.validation import require
 
 TITLE = "Two words move together: the angles between their hands stay"
+SCRIPTS, STYLES = ("clocks.js",), ()
 RADIUS = 54
 
 
@@ -51,7 +52,7 @@ def picture(shown: dict) -> tuple[str, str]:
     rows = math.ceil(len(rates) / 4)
     drawing = Drawing(660, 56 + 204 * rows)
     drawing.text((330, 20), TITLE, size=16, anchor="middle", font_weight="bold")
-    words = f"with a dot: a word at position {first}; red: one {apart} further on"
+    words = f"with a dot: a word at place {first}; red: one {apart} further on"
     drawing.text((330, 44), words, anchor="middle")
     for number, (rate, angle) in enumerate(zip(rates, angles(shown), strict=True)):
         center = (88 + 162 * (number % 4), 144 + 204 * (number // 4))
@@ -66,7 +67,7 @@ def picture(shown: dict) -> tuple[str, str]:
     turned = ", ".join(f"{angle:.1f}" for angle in angles(shown))
     said = (
         f"{len(rates)} clocks, from the fastest to the slowest. Each has a hand with a dot for the "
-        f"word at position {first} and a red one for the word {apart} further on. The angles "
+        f"word at place {first} and a red one for the word {apart} further on. The angles "
         f"between the two are {turned} degrees, wherever the words stand."
     )
     return drawing.svg(), said

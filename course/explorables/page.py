@@ -13,12 +13,12 @@ from html import escape
 from pathlib import Path
 from types import ModuleType
 
-from course.explorables import beam, clocks, query
+from course.explorables import beam, clocks, query, reader
 from transformer_lab import palette
 from transformer_lab.support.validation import did_you_mean, require
 
 HERE = Path(__file__).parent
-EXPLORABLES = {"query": query, "clocks": clocks, "beam": beam}
+EXPLORABLES = {"query": query, "clocks": clocks, "beam": beam, "reader": reader}
 # The palette's colours, by the names that core.css has for them; `second` is a second series.
 COLORS = {
     name: getattr(palette, name.upper())
@@ -47,7 +47,9 @@ def explorable(name: str, **numbers) -> Explorable:
 
     - "query" (lesson 02): one query among `words`, with their `keys` and `values`, in the plane;
     - "clocks" (lesson 05): two words at a `distance`, as hands of clocks with these `rates`;
-    - "beam" (lesson 09): a beam search in a `tree` of chances, step by step.
+    - "beam" (lesson 09): a beam search in a `tree` of chances, step by step;
+    - "reader" (lesson 11): the date reader with all its heads, which can be switched off; at first
+      it has read a `date`, and a `head` of a `layer` colours what is looked at.
 
     Without `numbers` it shows those of its lesson; the function `numbers` of its module says what
     else it takes. Raises `ValueError` for an unknown name, and for numbers that cannot be shown.
@@ -69,10 +71,11 @@ def _numbers(name: str, function: Callable, given: dict) -> dict:
 
 def _html(name: str, module: ModuleType, shown: dict, svg: str, said: str) -> str:
     colors = "\n".join(f"  --{color}: {value.lower()};" for color, value in COLORS.items())
-    style = f".app {{\n{colors}\n}}\n{_file('core.css')}"
+    style = "\n".join([f".app {{\n{colors}\n}}", *_files("core.css", *module.STYLES)])
     texts = [json.dumps(text, ensure_ascii=False) for text in (module.TITLE, shown)]
     title, numbers = (text.replace("</", "<\\/") for text in texts)
     picture = base64.b64encode(svg.encode()).decode()
+    scripts = "\n".join(_files("core.js", *module.SCRIPTS))
     return f"""\
 <div class="explorable" data-explorable="{name}" data-lm-suppress-shortcuts="true">
 <img alt="{escape(said)}" src="data:image/svg+xml;base64,{picture}">
@@ -83,8 +86,7 @@ def _html(name: str, module: ModuleType, shown: dict, svg: str, said: str) -> st
 const STYLE = `
 {style}`;
 
-{_file("core.js")}
-{_file(f"{name}.js")}
+{scripts}
 start("{name}", STYLE, {title}, build, {numbers});
 }})();
 </script>
@@ -92,5 +94,5 @@ start("{name}", STYLE, {title}, build, {numbers});
 """
 
 
-def _file(name: str) -> str:
-    return (HERE / name).read_text("utf-8")
+def _files(*names: str) -> list[str]:
+    return [(HERE / name).read_text("utf-8") for name in names]

@@ -11,6 +11,7 @@ from transformer_lab.palette import KEY, QUERY, QUIET, VALUE, WEIGHT
 from transformer_lab.support.validation import require
 
 TITLE = "Turn the query, and the mixture moves"
+SCRIPTS, STYLES = ("query.js",), ()
 
 
 def numbers(

@@ -229,11 +229,13 @@ def architecture(highlight: tuple = ()) -> Diagram:
     drawing = _Architecture(set(highlight))
     both = ("cross-attention", "feed-forward")
     memory = drawing.column("encoder", 2.3, -1, "source", ("self-attention", both[1]))
-    drawing.column("decoder", 5.5, 1, "target (shifted right)", ("masked self-attention", *both))
+    drawing.column(
+        "decoder", 5.5, 1, "target so far (shifted right)", ("masked self-attention", *both)
+    )
     drawing.memory((2.3, memory), 3.9)
     for name, below in (("linear", "decoder norm 3"), ("softmax", "linear"), ("p", "softmax")):
         x, y = drawing.middle(below)
-        text = "probabilities" if name == "p" else name
+        text = "next piece" if name == "p" else name
         drawing.part(name, x, y + (0.65 if name == "linear" else 0.55), text, "generator")
         drawing.arrow(below, name)
     return drawing
@@ -273,10 +275,8 @@ class _Architecture(Diagram):
         self.note(x, 0.12, text)
         self.part(f"{name} embedding", x, 0.6, "embedding", "embedding")
         self.part(f"{name} +", x, 1.15, "+", "positional encoding", width=0.4)
-        self.part(
-            *(f"{name} positions", x + 1.45 * side, 1.15, "positions", "positional encoding"),
-            width=0.9,
-        )
+        beside, words = x + 1.45 * side, "positional\nencoding"
+        self.part(*(f"{name} positions", beside, 1.15, words, "positional encoding"), width=0.9)
         self.wire((x, 0.2), (x, 0.6), into=f"{name} embedding")
         self.arrow(f"{name} embedding", f"{name} +")
         self.arrow(f"{name} positions", f"{name} +")

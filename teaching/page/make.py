@@ -5,22 +5,21 @@ import functools
 import io
 import json
 import re
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from course.explorables.reader import MODEL_SCRIPT, packed_model
 from transformer_lab import ModelConfig, Tokenizer, Transformer, load_run, plots
 from transformer_lab.attention import scaled_dot_product_attention
 from transformer_lab.runs import PRETRAINED, Run
-from transformer_lab.saving import parameters_of, set_parameters
+from transformer_lab.saving import set_parameters
 from transformer_lab.support.validation import require
 
 HERE, FOLDER = Path(__file__).parent, Path("page")
 WEIGHTS = FOLDER / "weights.js"
 NAME = "const DATE_MODEL = "
-LAYOUT = {"pre_norm": False, "tie_embeddings": True}  # what model.js does
 EXAMPLE = "friday 15 february 2019"
 
 
@@ -29,7 +28,7 @@ def pages(
 ) -> dict[Path, str | bytes]:
     """Return the files of the pages; `lesson` is the address of a lesson, "{}" being its name."""
     require("{}" in lesson, f"lesson must have a place for the name, {{}}, got {lesson!r}")
-    made = dict(_made())
+    made = dict(_made()) | {FOLDER / MODEL_SCRIPT.name: MODEL_SCRIPT.read_text("utf-8")}
     for path in HERE.iterdir():
         if path.suffix == ".html":
             link = re.compile(r"\.\./\.\./notebooks/(\w+)\.ipynb")
@@ -53,21 +52,12 @@ def script_of(run: Run) -> str:
 
     Raises `ValueError` for a model that model.js does not do.
     """
-    config, parameters = asdict(run.model.config), parameters_of(run.model)
-    layout = {name: config[name] for name in LAYOUT}
-    require(layout == LAYOUT, f"the page's model must have {LAYOUT}, got {layout}")
     require(run.data == "dates", f"the page's model must read dates, got {run.data}")
-    numbers = torch.cat([p.detach().flatten() for p in parameters.values()]).half().numpy()
-    content = {
-        "config": config,
-        "pieces": run.tokenizer.pieces,
-        "parameters": numbers.size,
-        "shapes": {name: list(p.shape) for name, p in parameters.items()},
-        "float16": base64.b64encode(numbers.astype("<f2").tobytes()).decode(),
-    }
+    content = packed_model(run)
     model, tokenizer = load_script(content)
     scores = Run(run.folder, model, tokenizer, "dates", beam=1).evaluate()["test"]
-    content = {"exact_match": scores["exact_match"], **content}
+    parameters = sum(p.numel() for p in model.parameters())
+    content = {"exact_match": scores["exact_match"], "parameters": parameters, **content}
     return f"{NAME}{json.dumps(content, ensure_ascii=False)};\n"
 
 

@@ -5,7 +5,7 @@
 
 const [PAD, BOS, EOS, UNK] = [0, 1, 2, 3];
 
-// ---- The trained numbers (weights.js)
+// ---- The trained numbers
 
 /** A number of 16 bits: 1 for the sign, 5 for the exponent, 10 for the fraction. */
 function fromFloat16(bits) {
@@ -15,20 +15,25 @@ function fromFloat16(bits) {
   return sign * (exponent ? 2 ** (exponent - 15) * (1 + fraction) : 2 ** -14 * fraction);
 }
 
-/** What is in weights.js -> config, pieces, their ids, and `weights`: a matrix for each name. */
-function loadModel(file) {
-  const letters = atob(file.float16);
+/** The shapes of named tensors and all their numbers in 16 bits -> a matrix or a row for each name. */
+function unpack({ shapes, float16 }) {
+  const letters = atob(float16);
   const bytes = new Uint8Array(letters.length);
   for (let i = 0; i < bytes.length; i++) bytes[i] = letters.charCodeAt(i);
   const numbers = Float32Array.from(new Uint16Array(bytes.buffer), fromFloat16);
   const weights = {};
   let start = 0;
-  for (const [name, [rows, columns]] of Object.entries(file.shapes)) {
+  for (const [name, [rows, columns]] of Object.entries(shapes)) {
     const take = (size) => numbers.subarray(start, (start += size));
     weights[name] = columns ? Array.from({ length: rows }, () => take(columns)) : take(rows);
   }
-  const ids = new Map(file.pieces.map((piece, id) => [piece, id]));
-  return { config: file.config, pieces: file.pieces, ids, weights };
+  return weights;
+}
+
+/** A trained model, as `packed_model` writes it -> config, pieces, their ids, and `weights`. */
+function loadModel({ config, pieces, ...tensors }) {
+  const ids = new Map(pieces.map((piece, id) => [piece, id]));
+  return { config, pieces, ids, weights: unpack(tensors) };
 }
 
 /** "3 Mar" -> token ids, one for each character, and EOS. In the vocabulary a space is "▁". */
@@ -110,11 +115,13 @@ function keysAndValues(model, name, x) {
 }
 
 /** Concat(head₁ … head_h) W_O (paper, 3.2.2; lesson 03)
-    -> output (Lq, d_model), and the weights of each head (H, Lq, Lk). */
+    -> output (Lq, d_model), and the weights of each head (H, Lq, Lk).
+    A `model.hook` is shown every head, and may put another output in its place (lesson 11). */
 function attention(model, name, x, [keys, values]) {
   const query = linear(x, model.weights[`${name}.w_q.weight`]);
   const queries = splitHeads(query, model.config.num_heads);
   const heads = queries.map((q, h) => scaledDotProductAttention(q, keys[h], values[h]));
+  model.hook?.(name, heads);
   const merged = mergeHeads(heads.map((head) => head.output));
   return {
     output: linear(merged, model.weights[`${name}.w_o.weight`]),
