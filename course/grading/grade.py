@@ -39,6 +39,7 @@ from transformer_lab.support.threads import usable_cores
 from transformer_lab.support.validation import require
 
 MARKS = "marks.json"
+DECIMALS = 1  # of the points of an answer that is right in parts; teaching/rubric.yaml says so
 NOTE = (
     "Passed means that the checks accepted the answer. Code and checks share one Python inside the "
     "sandbox, so this is no proof against somebody who means to cheat: see grading.md."
@@ -253,14 +254,15 @@ class _Class:
             job = *around, [own], self.walls, self.limits, stop, given, lesson.reference
             return judge_notebook(*job)[0][0]
 
-        if lesson.reference:
-            outcomes = counted_once(outcomes, submission.cells, lesson.checks, names, judge_with)
+        again = judge_with if lesson.reference else None
+        outcomes = counted_once(outcomes, submission.cells, lesson.checks, names, again)
         return [
             _row(
                 Row(
                     *(submission.student, lesson.name, "", _writable(outcome.state), 0),
                     *(outcome.seconds, [*map(_writable, flags + notes)]),
                     *(_writable(outcome.why), _writable(outcome.message)),
+                    *(0, 0, "", outcome.right, outcome.parts),
                 ),
                 task,
             )
@@ -291,7 +293,9 @@ class _Class:
 
 
 def _row(row: Row, task: Task) -> Row:
-    points = task.points if row.state == PASSED else 0
+    points: float | int = task.points if row.state == PASSED else 0
+    if row.right:
+        points = round(task.points * row.right / row.parts, DECIMALS)
     return replace(row, task=", ".join(task.names), points=points, possible=task.points)
 
 

@@ -30,6 +30,13 @@ class Row:
     possible: float | int = 0
     by_hand: float | int = 0
     comment: str = ""
+    right: int = 0  # of `parts`, where a wrong answer has separate ones
+    parts: int = 0
+
+    @property
+    def share(self) -> str:
+        """Return how much of a wrong answer is right, "4 of 5"; "" where it is all or nothing."""
+        return f"{self.right} of {self.parts}" if self.parts else ""
 
 
 def write_pages(
@@ -77,7 +84,7 @@ def _sums(rows: Sequence[Row], late: Mapping[str, Any]) -> dict[str, Any]:
     lost = sum(each.points for each in late.values())
     return {
         "late": late,
-        "points": round(sum(row.points for row in rows) - lost, 2),
+        "points": sum(row.points for row in rows) - lost,
         "possible": sum(row.possible for row in rows),
         "passed": sum(row.state == PASSED for row in rows),
         "tasks": len(rows),
@@ -88,7 +95,7 @@ def _by_lesson(rows: Sequence[Row]) -> dict[str, list[Row]]:
     lessons = defaultdict(list)
     for row in rows:
         lessons[row.lesson].append(row)
-    return dict(lessons)
+    return lessons
 
 
 def _summary(rows: Sequence[Row]) -> dict[str, list[dict[str, Any]]]:
@@ -113,7 +120,7 @@ def _of_task(task: str, rows: Sequence[Row]) -> dict[str, Any]:
         "count": len(rows),
         "states": states.most_common(),
         "diagnoses": [(*kind, names) for kind, names in most[:MOST_DIAGNOSES]],
-        "more": max(0, len(most) - MOST_DIAGNOSES),
+        "more": len(most[MOST_DIAGNOSES:]),
     }
 
 

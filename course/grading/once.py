@@ -2,7 +2,8 @@
 
 `attend_one` may call the sheet's `stable_softmax`. If that one is wrong, missing, a loop, or ends
 Python, `attend_one` fails with it, though nothing is wrong in it. So a task that has failed is
-judged once more, with the reference in the place of those other failed tasks that it needs.
+judged once more, with the reference in the place of those other failed tasks that it needs. Where
+the course was handed out without solutions there is no reference: the feedback says so.
 """
 
 import ast
@@ -18,6 +19,10 @@ from course.grading.submissions import tree_of
 
 Cells = Sequence[tuple[str, str]]
 FAILED = (WRONG, MISSING, STOPPED, ENDED, NOT_WRITTEN)  # whoever altered the checks stays so
+WITHOUT = (
+    "This task needs your {}, which failed, too. It was graded without the course's solutions, so "
+    "no reference could take that place: if it failed for that reason alone, ask for its points."
+)
 
 
 def counted_once(
@@ -25,11 +30,12 @@ def counted_once(
     cells: Cells,
     checks: Path,
     tasks: Sequence[Sequence[str]],
-    judge_with: Callable[[Sequence[str], Sequence[str]], Outcome],
+    judge_with: Callable[[Sequence[str], Sequence[str]], Outcome] | None,
 ) -> list[Outcome]:
     """Return the outcomes, each without what a mistake in another task has cost it.
 
-    `judge_with(names, given)` judges the task of `names` with the reference's `given`.
+    `judge_with(names, given)` judges the task of `names` with the reference's `given`; None if
+    there is no reference, and the outcomes only say what it might have changed.
     """
     failed = [n for n, each in enumerate(outcomes) if each.state in FAILED]
     result = list(outcomes)
@@ -38,8 +44,12 @@ def counted_once(
         if outcomes[number].state == NOT_WRITTEN and not outcomes[number].why:
             continue  # its own body is empty
         others = {name for n in failed if n != number for name in tasks[n]}
-        if given := sorted(needed_by(cells, checks, own) & others):
+        if not (given := sorted(needed_by(cells, checks, own) & others)):
+            continue
+        if judge_with:
             result[number] = _told(judge_with(own, given), given)
+        else:
+            result[number] = _with_note(outcomes[number], WITHOUT.format(" and ".join(given)))
     return result
 
 
@@ -49,6 +59,10 @@ def _told(outcome: Outcome, given: Sequence[str]) -> Outcome:
         f"Graded with the reference in the place of your {' and '.join(given)}: what is wrong "
         f"there costs {its} own points only."
     )
+    return _with_note(outcome, note)
+
+
+def _with_note(outcome: Outcome, note: str) -> Outcome:
     message = "\n\n".join(filter(None, (note, outcome.message or outcome.why)))
     return replace(outcome, message=message)
 

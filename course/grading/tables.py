@@ -12,8 +12,8 @@ from course.grading.students import Student
 
 LMS = ("moodle", "canvas")
 OF_TASKS = (
-    *("student", "id", "lesson", "task", "state", "points", "possible", "by hand", "comment"),
-    *("seconds", "flags"),
+    *("student", "id", "lesson", "task", "state", "right", "points", "possible", "by hand"),
+    *("comment", "seconds", "flags"),
 )
 
 
@@ -49,7 +49,10 @@ def marks_of(
     lessons = dict.fromkeys(row.lesson for row in rows)
     for student in dict.fromkeys(row.student for row in rows):
         mine = [row for row in rows if row.student == student]
-        points = {each: sum(row.points for row in mine if row.lesson == each) for each in lessons}
+        points = {
+            each: round(sum(row.points for row in mine if row.lesson == each), 2)
+            for each in lessons
+        }
         lost = {
             each: Late(late[student, each][0], round(points[each] * late[student, each][1], 2))
             for each in lessons
@@ -91,6 +94,7 @@ def of_tasks(rows: Sequence[Row], who: Mapping[str, Student]) -> bytes:
     for row in rows:
         values = asdict(row) | {
             "id": who.get(row.student, Student("")).label,
+            "right": row.share,
             "points": f"{row.points:g}",
             "possible": f"{row.possible:g}",
             "by hand": f"{row.by_hand:g}" if row.by_hand or row.comment else "",

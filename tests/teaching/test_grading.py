@@ -22,7 +22,7 @@ from course.checking.records import Judged
 from course.grading import find_submissions, look, similar_pairs
 from course.grading import grade as command
 from course.grading.grade import _known_by, _lesson
-from course.grading.marks import Row, page_names, write_pages
+from course.grading.marks import MOST_DIAGNOSES, Row, page_names, write_pages
 from course.grading.similarity import (
     THRESHOLDS,
     likeness,
@@ -478,15 +478,41 @@ def test_the_class_page_puts_the_most_frequent_diagnosis_first(tmp_path):
         "It is 3 at [0, 1], expected 4.",
         "Is a `return` missing?",
         "It is 7 at [2], expected 8.",
+        "a is not 30.",
     ]
     rows = [Row(f"s{i}", SECOND, "f", "wrong", 0, 0.0, why=each) for i, each in enumerate(why)]
     write_pages(
         tmp_path, rows, {"warning": "LOUD", "about": "", "flagged": {}}, [("s0", "s1", {"f": 0.9})]
     )
     text = (tmp_path / "class.html").read_text("utf-8")
-    assert "f: 0 of 3 passed" in text and "LOUD" in text and "s0 and s1" in text and "90 %" in text
+    assert "a is not 30." in text  # an answer, and no number that is another for everybody
+    assert "f: 0 of 4 passed" in text and "LOUD" in text and "s0 and s1" in text and "90 %" in text
     first, second = text.index("It is … at […"), text.index("Is a `return` missing?")
     assert first < second and "s0, s2" in text[first:second]
+
+
+def test_the_class_page_counts_who_passed_and_leaves_out_rare_diagnoses(tmp_path):
+    rows = [
+        Row(f"s{i}", lesson, "f", "wrong", 0.1, 0.0, why=f"Mistake {chr(65 + i)}.", possible=1)
+        for i in range(MOST_DIAGNOSES + 2)
+        for lesson in (FIRST, SECOND)
+    ]
+    rows += [Row("good", lesson, "f", "passed", 1, 0.0, possible=1) for lesson in (FIRST, SECOND)]
+    write_pages(tmp_path, rows, {"warning": "", "about": "", "flagged": {}}, [])
+    text = (tmp_path / "class.html").read_text("utf-8")
+    first = text[text.index(FIRST) : text.index(SECOND)]
+    assert "f: 1 of 9 passed" in first and "and 2 more" in first
+    assert [each in first for each in ("Mistake A.", "Mistake F.", "Mistake G.")] == [
+        True,
+        True,
+        False,
+    ]
+    assert "good" not in first and "2 of 2</td>" in text and "0 of 2</td>" in text
+    assert "0.2 of 2</td>" in text
+    page = (tmp_path / "feedback" / "good.html").read_text("utf-8")
+    assert "2 of 2 tasks passed, 2 of 2 points" in page
+    write_pages(tmp_path, rows[:12], {"warning": "", "about": "", "flagged": {}}, [])
+    assert "more</small>" not in (tmp_path / "class.html").read_text("utf-8")
 
 
 @pytest.mark.parametrize("name", ["=1+1", "a; =1+1", 'a";"=1+1', "wanted x\t=1+1"])
@@ -555,6 +581,25 @@ def test_who_is_gone_is_gone_from_all_marks(tmp_path, monkeypatch):
     (tmp_path / "in" / "ben" / f"{SECOND}.ipynb").unlink()
     (tmp_path / "in" / "ben").rmdir()
     assert {row["student"] for row in graded(tmp_path, monkeypatch)["rows"]} == {"anna"}
+
+
+def test_a_course_without_solutions_grades_and_says_what_it_could_not_do(tmp_path, monkeypatch):
+    for part in ("exercises", "tests"):
+        shutil.copytree(course_folder() / part, tmp_path / "course" / part)
+    source = "def stable_softmax(x, dim):\n    return x\n\n\n"
+    source += (
+        "def attend_one(query, keys, values):\n    return stable_softmax(keys @ query, 0) @ values"
+    )
+    notebook = json.loads(exercise(SECOND))
+    notebook["cells"].append({"cell_type": "code", "metadata": {}, "outputs": [], "source": source})
+    hand_in(tmp_path / "in", f"anna/{SECOND}.ipynb", text=json.dumps(notebook))
+    monkeypatch.setattr(command, "course_folder", lambda: tmp_path / "course")
+    rows = graded(tmp_path, monkeypatch, "no")["rows"]
+    said = {row["task"]: row["message"] for row in rows}
+    assert "needs your stable_softmax" in said["attend_one"]
+    assert said["stable_softmax"] == "no" and {row["points"] for row in rows} == {0}
+    page = (tmp_path / "out" / "feedback" / "anna.html").read_text("utf-8")
+    assert "graded without the course&#39;s solutions" in page
 
 
 def test_what_was_graded_is_kept_when_another_lesson_is_graded(tmp_path, monkeypatch):

@@ -101,7 +101,8 @@ def test_it_holds_the_course_and_nothing_else(handed_out):
         assert len([name for name in files if name.startswith(kind)]) == count, kind
     for name, content in files.items():
         assert "__pycache__" not in name and ".git" not in name
-        assert b"BEGIN SOLUTION" not in content, name
+        if name != "course/carrying.py":  # which names the mark, to know a copy by it
+            assert b"BEGIN SOLUTION" not in content, name
 
 
 def test_the_readme_names_every_lesson(handed_out):

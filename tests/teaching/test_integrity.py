@@ -9,7 +9,7 @@ import torch
 
 from course.checking import CheckFailed, check_files, course_folder, load_notebook
 from course.checking import diagnosis as words
-from course.checking.child import judge
+from course.checking.child import import_what_is_lazy, judge
 from course.checking.course import run_checks
 from course.checking.integrity import Everything, Seal, refuses_junk
 from course.checking.progress import tasks_in
@@ -24,9 +24,10 @@ def checks_of(path):
 @pytest.mark.parametrize("path", SOLVED, ids=lambda path: path.stem)
 def test_the_checks_of_every_task_refuse_junk_and_stay_as_they_are(path):
     """Else an honest student would be called a forger."""
+    import_what_is_lazy([checks_of(path).read_text("utf-8"), path.read_text("utf-8")])
     seal, notebook = Seal(), load_notebook(path)
     for task in tasks_in(path):
-        assert judge(checks_of(path), notebook, task.names) == ("passed", "", "")
+        assert judge(checks_of(path), notebook, task.names) == ("passed", "", "", 0, 0)
         assert refuses_junk(checks_of(path), notebook, task.names), task.names
     assert seal.broken() == []
 
@@ -67,6 +68,10 @@ def test_the_seal_notices_what_was_changed_inside_a_function(monkeypatch):
         "torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)",
         "torch.compiler.disable(len)",
         "torch.func.grad(torch.sum)(torch.ones(2))",
+        "from torch.utils._python_dispatch import TorchDispatchMode\n"
+        "class Mode(TorchDispatchMode):\n"
+        "    def __torch_dispatch__(self, f, types, args=(), kwargs=None): return f(*args)\n"
+        "with Mode(): torch.ones(2).clone()",
         "from torch import func; func.jacrev(torch.sum)(torch.ones(2))",
         "torch.utils.checkpoint.checkpoint(torch.sin, torch.ones(2), use_reentrant=False)",
         "from torch.nn.attention.bias import causal_lower_right; x = torch.ones(1, 1, 2, 2); "

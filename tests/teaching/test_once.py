@@ -109,3 +109,39 @@ def test_a_body_that_is_empty_is_not_tried_again():
     outcomes = [Outcome(WRONG, "own"), Outcome(NOT_WRITTEN)]
     tasks = [("stable_softmax",), ("attend_one",)]
     assert counted_once(outcomes, CELLS[lesson], CHECKS[lesson], tasks, never) == outcomes
+
+
+def test_without_a_reference_the_message_says_so_and_the_state_stays():
+    lesson = "02_scaled_dot_product_attention"
+    tasks = [("stable_softmax",), ("attend_one",)]
+    outcomes = [Outcome(WRONG, "one", "all of one"), Outcome(WRONG, "two", "all of two")]
+    first, second = counted_once(outcomes, CELLS[lesson], CHECKS[lesson], tasks, None)
+    assert first == outcomes[0] and (second.state, second.why) == (WRONG, "two")
+    assert "This task needs your stable_softmax, which failed, too." in second.message
+    assert "graded without the course's solutions" in second.message
+    assert second.message.endswith("all of two")
+
+
+def test_each_other_task_that_is_needed_is_named():
+    lesson = "03_multi_head_attention"
+    tasks = [("split_heads",), ("merge_heads",), ("MultiHeadAttention",)]
+    outcomes = [Outcome(WRONG, "own") for _ in tasks]
+    after = counted_once(outcomes, CELLS[lesson], CHECKS[lesson], tasks, None)
+    assert after[2].message.startswith("This task needs your merge_heads and split_heads, which")
+    assert after[2].message.endswith("\n\nown")
+    again = counted_once(outcomes, CELLS[lesson], CHECKS[lesson], tasks, lambda *_: Outcome(PASSED))
+    assert (
+        again[2].state == PASSED and "wrong there costs their own points only" in again[2].message
+    )
+    one = counted_once(
+        outcomes[1:], CELLS[lesson], CHECKS[lesson], tasks[1:], lambda *_: outcomes[0]
+    )
+    assert "your merge_heads: what is wrong there costs its own points only." in one[1].message
+
+
+def test_what_stands_in_a_text_needs_nothing():
+    lesson = "02_scaled_dot_product_attention"
+    line = "attend_one = stable_softmax"
+    for kind, needs in (("code", True), ("markdown", False)):
+        found = needed_by([(kind, line)], CHECKS[lesson], ("attend_one",))
+        assert ("stable_softmax" in found) == needs
