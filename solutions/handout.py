@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from course.checking.progress import tasks_in
-from course.workplace import original_of, stamp, text_of
+from course.stamps import original_of, stamp, text_of
 from transformer_lab.support.files import write_atomically
 
 ROOT = Path(__file__).resolve().parents[1]

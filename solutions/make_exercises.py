@@ -41,16 +41,8 @@ from handout import write_handout
 
 from course.checking.notebooks import read_notebook
 from course.checking.progress import tasks_in
-from course.workplace import (
-    NOTES,
-    STUB,
-    hashes_of,
-    keep,
-    now,
-    original_of,
-    stamp,
-    text_of,
-)
+from course.stamps import NOTES, STUB, hashes_of, original_of, stamp, text_of
+from course.workplace import keep, now
 from transformer_lab.support.files import write_atomically
 
 HERE = Path(__file__).resolve().parent

@@ -741,8 +741,8 @@ WAYS = [
 ]
 
 UNFINISHED = (
-    "an unfinished prefix is returned although a sentence has finished: log P of a prefix holds no "
-    "chance of its end, so the two cannot be compared. What lives counts only if nothing finished."
+    "an unfinished prefix is returned although a sentence has finished: log P of a prefix is only "
+    "an upper bound for the sentences that begin so. What lives counts only if nothing finished."
 )
 
 BEAM_MISTAKES = {

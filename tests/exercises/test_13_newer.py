@@ -5,34 +5,21 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from course.checking import CheckFailed, expect
 from course.checking.diagnosis import (
-    CUT,
+    CALLS,
     expect_learning,
     expect_no_memory,
     expect_predictions,
     random_weights,
 )
+from course.checking.sandbox import RUNNING
 
 FORBIDDEN = {"RMSNorm": ("nn.RMSNorm", "F.rms_norm")}  # as the task says
 
-UNLEARNT = "No gradient hangs on the result"
-WITHOUT = (
-    "Do without .detach(), .numpy(), .data, .item(), .tolist(), torch.tensor() and torch.no_grad()."
-)
 OVERFLOW = "exp of a large number is inf, and inf/inf is NaN. PyTorch's own function avoids it."
-
-
-def gradient(answer, leaf, why, call):
-    """Return the gradient of the sum of `answer`, or say why none comes through."""
-    came = None
-    if isinstance(answer, Tensor) and answer.requires_grad:
-        (came,) = torch.autograd.grad(answer.sum(), leaf, allow_unused=True)
-    if came is None:
-        raise CheckFailed(why, call)
-    return came
-
 
 # ---- predicted_sizes
 
@@ -64,33 +51,40 @@ def test_the_six_sizes_are_predicted(predicted_sizes):
             None: "Squares, their mean, the root; divide 1 by it.",
         },
         "d": {
-            30: "Each layer adds 4 places: the place itself was counted before.",
-            24: "The place itself counts, too.",
-            5: "That is one layer.",
-            5**6: "Without dilation the reach grows by the same amount in each layer.",
-            4096: "Without dilation the reach grows by the same amount in each layer.",
-            31: "Width 5 means itself and four before it.",
-            None: "One layer sees 5 places, two layers 9.",
+            4: "That is before they are turned. The query is turned by 12, the key by 9.",
+            math.cos(3): "That is the cosine. Both arrows have the length 2.",
+            4 * math.cos(math.radians(3)): "The angles are in radians, and not in degrees.",
+            4 * math.cos(21): "The angle between them is the difference, and not the sum.",
+            4 * math.cos(12): "The key is turned, too.",
+            4 * math.cos(9): "The query is turned, too.",
+            2 * math.cos(3): "The length of the query, times that of the key, times the cosine.",
+            3.96: "A cosine of 3 radians is below 0: the two point almost against each other.",
+            None: "Length times length times the cosine of the angle between them.",
         },
         "e": {
-            0.4: "E is missing.",
-            1: "That is the loss when all is even. Here one expert gets everything.",
-            4: "That would be with probability 1. The router gives expert 0 only 0.4.",
-            1.12: "The shares are counts: expert 0 gets every token, so its share is 1.",
-            0.28: "The shares are counts: expert 0 gets every token. And E is missing.",
-            None: "The share of expert 0 is 1, of the others 0.",
+            4: "The old powers were counted from 3. Counted from 5 they are smaller.",
+            0.5: "That is the old sum, counted from 5. Two new powers come to it.",
+            10: "The old sum becomes *smaller* when it is counted from a larger score.",
+            2: "There are two new scores of 5, and each gives 2⁰ = 1.",
+            1.5: "There are two new scores of 5, and each gives 2⁰ = 1.",
+            3: "The largest score rises by 2, not by 1: so the old sum is divided by 2².",
+            0.25: "That is the factor for the old sum.",
+            2 * math.exp(-2) + 2: "Powers of two, in place of e.",
+            None: "The old sum times 2^(3 − 5), and 2⁰ for each new score.",
         },
         "f": {
-            3: "That is the mean of the means: a token of the first counts three times as much.",
-            6: "Those are the two means, added up.",
-            140: "That is the sum of all losses. Divide by the tokens.",
-            2.5: "The weights are exchanged: which process has 30 tokens?",
-            70: "Divide by the number of tokens, not of processes.",
-            None: "Add up all losses, add up all tokens, divide.",
+            4 * 512 * 512: "Keys and values have 2 heads: their matrices have 2 · 64 columns.",
+            2 * 512 * 512 + 512 * 128: "Keys *and* values have a matrix each.",
+            512 * 512 + 2 * 512 * 128: "There is a fourth matrix, that of the output.",
+            512 * 512 + 3 * 512 * 128: "The matrix of the output takes all 8 heads of the queries.",
+            4 * 512 * 128: "Only keys and values have 2 heads.",
+            2 * 512 * 512: "Those are queries and output. Keys and values have matrices, too.",
+            2 * 512 * 128: "Those are keys and values. Queries and output have matrices, too.",
+            None: "512 · 512 twice, for queries and output, and 512 · (2 · 64) twice.",
         },
     }
-    right = {"a": 1024, "b": 12_288, "c": 0.2, "d": 25, "e": 1.6, "f": 3.5}
-    expect_predictions(predicted_sizes(), right, hints)
+    right = {"a": 1024, "b": 12_288, "c": 0.2, "d": 4 * math.cos(3), "e": 2.5, "f": 655_360}
+    expect_predictions(predicted_sizes(), right, hints, within=5e-3)
 
 
 # ---- RMSNorm
@@ -495,368 +489,373 @@ def test_grouped_attention_begins_anew(grouped_query_attention):
     expect_no_memory(grouped_query_attention, grouped, heads_of(*sizes), heads_of(*sizes))
 
 
-# ---- top1_route
+# ---- online_softmax_attention
 
 
-def route(x, weight):
-    gate, expert = (x @ weight).softmax(-1).max(-1)
-    return expert, gate
+def online(query, key_blocks, value_blocks):
+    scores = query @ torch.cat(key_blocks).T / math.sqrt(query.shape[1])
+    return scores.softmax(-1) @ torch.cat(value_blocks)
 
 
-def route_mistakes(x, weight):
-    scores = x.double() @ weight.double()
-    p = scores.softmax(-1)
-    gate, expert = p.max(-1)
-    E = p.shape[1]
+def in_one_pass(query, keys, values, *, scale=None, shrink="both", divide="once", known=None):
+    """The loop of the task, with one thing changed."""
+    scale = math.sqrt(query.shape[1]) if scale is None else scale
+    total, weighted, largest = 0, 0, None
+    for key, value in zip(keys, values, strict=True):
+        scores = query @ key.T / scale
+        new = scores.amax(-1, keepdim=True)
+        if largest is not None and known != "block":
+            new = torch.maximum(new, largest)
+        if known == "first" and largest is not None:
+            new = largest
+        factor = torch.ones_like(new) if largest is None else (largest - new).exp()
+        if shrink == "upside down":
+            factor = 1 / factor
+        power = (scores - new).exp()
+        total = total * (factor if shrink in ("both", "total", "upside down") else 1)
+        weighted = weighted * (factor if shrink in ("both", "weighted", "upside down") else 1)
+        total, mixed = total + power.sum(-1, keepdim=True), power @ value
+        if shrink == "late":
+            total, mixed = total * factor, (weighted + mixed) * factor - weighted
+        weighted, largest = weighted + (mixed / total if divide == "each" else mixed), new
+    return weighted / total if divide == "once" else weighted
 
-    def gates(g):
-        return lambda: (expert, (g() if callable(g) else g).to(x.dtype))
 
-    worst = p.min(-1)
-    over_tokens = scores.softmax(0)
-    raw = scores.max(-1).values
-    scaled = (scores / math.sqrt(x.shape[1])).softmax(-1).amax(-1)
-    top2 = scores.topk(min(2, E), -1).values.softmax(-1)[:, 0]
+def online_mistakes(query, keys, values):
+    q, keys, values = query.double(), [k.double() for k in keys], [v.double() for v in values]
+    d = q.shape[1]
+
+    def wrong(**how):
+        return lambda: in_one_pass(q, keys, values, **how)
+
+    def each(of_scores, k=keys, v=values, dim=-1):
+        return [
+            of_scores(q @ key.T / math.sqrt(d), dim) @ value
+            for key, value in zip(k, v, strict=True)
+        ]
+
+    def whole(change, dim=-1):
+        scores = q @ torch.cat(keys).T / math.sqrt(d)
+        return change(scores).softmax(dim) @ torch.cat(values)
+
+    apart = [each(torch.softmax, [k], [v])[0] for k, v in zip(keys, values, strict=True)]
+    count = torch.tensor([len(key) for key in keys], dtype=torch.double)[:, None, None]
+    last = torch.stack(apart)
     return {
-        "expert and gate are exchanged: the expert comes first.": lambda: (
-            gate.to(x.dtype),
-            expert,
+        "neither sum is made smaller when a larger score comes: multiply both by "
+        "exp(old largest − new largest). (If `largest` is set to the new one before the "
+        "factor is computed, the factor is 1.)": wrong(shrink="none"),
+        "the sum of the powers is not made smaller when a larger score comes.": wrong(
+            shrink="weighted"
         ),
-        "the gate is 1. So it always is with a softmax after the choice, of one number: take it "
-        "over all experts first. (`gate / gate.detach()` is 1, too, and not the probability.)": (
-            gates(torch.ones_like(gate))
+        "the weighted values are not made smaller when a larger score comes: they need the factor, "
+        "too.": wrong(shrink="total"),
+        "the factor is upside down: it is exp(old largest − new largest), at most 1.": wrong(
+            shrink="upside down"
         ),
-        "the softmax is taken after the choice, and over the tokens. Take it over all experts "
-        "first.": gates(raw.softmax(0)),
-        "the gate is the score: it is its softmax probability.": gates(raw),
-        "the gate goes through σ: it is a softmax over the experts.": gates(raw.sigmoid()),
-        "the softmax runs over the two best experts: it runs over all.": gates(top2),
-        "the softmax runs over the tokens, for the gate alone.": gates(
-            over_tokens.gather(1, expert[:, None])[:, 0]
+        "what the new block brings is multiplied by the factor, too: it is counted from the new "
+        "largest score already.": wrong(shrink="late"),
+        "each block has a softmax of its own, and the results are averaged.": lambda: last.mean(0),
+        "each block has a softmax of its own, and the results are added up.": lambda: last.sum(0),
+        "each block has a softmax of its own, and their mean is weighted by the number of "
+        "keys.": lambda: (last * count).sum(0) / count.sum(),
+        "only the last block is left.": lambda: last[-1],
+        "only the first block is read.": lambda: last[0],
+        "the last block is left out.": lambda: in_one_pass(q, keys[:-1], values[:-1]),
+        "nothing is divided by the sum of the powers at the end.": wrong(divide="never"),
+        "each block's values are divided by the sum so far: divide once, at the end.": wrong(
+            divide="each"
         ),
-        "the softmax runs over the tokens: dim=-1 is that of the experts.": lambda: (
-            over_tokens.argmax(-1),
-            over_tokens.amax(-1).to(x.dtype),
+        "the scores are not divided by √d.": wrong(scale=1.0),
+        "the scores are divided by d: take the root.": wrong(scale=d),
+        "the scores are multiplied by √d.": wrong(scale=1 / math.sqrt(d)),
+        "the scores are divided by the root of the number of queries.": wrong(
+            scale=math.sqrt(len(q))
         ),
-        "the best token of each expert is chosen: each *token* chooses its expert.": lambda: (
-            p.argmax(0),
-            p.amax(0).to(x.dtype),
+        "the scores are divided by the root of the width of the values.": wrong(
+            scale=math.sqrt(values[0].shape[1])
         ),
-        "the *least* probable expert is chosen.": lambda: (worst.indices, worst.values.to(x.dtype)),
-        "the softmax is taken twice.": gates(p.softmax(-1).amax(-1)),
-        "the gate is the logarithm of the probability.": gates(gate.log()),
-        "the scores are divided by √d: a router does not.": gates(scaled),
-        "the gate is the mean probability, 1/E.": gates(torch.full_like(gate, 1 / E)),
-        "the gates of all experts are returned: only the chosen one's is asked for.": gates(p),
-        "router_weight is transposed.": lambda: tuple(
-            each if i == 0 else each.to(x.dtype)
-            for i, each in enumerate(route(x.double(), weight.double().T))
+        "softmax runs over the queries.": lambda: whole(lambda s: s, dim=0),
+        "a causal mask is put on: each query reads all keys.": lambda: whole(
+            lambda s: s.masked_fill(torch.ones_like(s).tril() == 0, -math.inf)
         ),
-        "experts are counted from 1.": lambda: (expert + 1, gate.to(x.dtype)),
-        "the axis of the experts is kept: (N,) is asked for.": lambda: (
-            expert[:, None],
-            gate[:, None].to(x.dtype),
+        "the values are added up, and not weighted.": lambda: (
+            torch.cat(values).sum(0).expand(len(q), -1)
         ),
+        "the weights are the same for all keys.": lambda: (
+            torch.cat(values).mean(0).expand(len(q), -1)
+        ),
+        "the keys of a block are weighted by the value's numbers: queries and keys make the "
+        "scores.": lambda: in_one_pass(q, values, keys),
     }
 
 
-def tokens_and_router(N, d, E, dtype=torch.float32):
-    return torch.randn(N, d).to(dtype), torch.randn(d, E).to(dtype)
-
-
-def check_route(top1_route, x, weight, hint=None):
-    expert, gate = route(x.double(), weight.double())
-    names = "The expert", "The gate"
-    given = expert, gate.to(x.dtype)
-    mistakes = route_mistakes(x, weight)
-    expect(top1_route(x, weight), given, mistakes, names=names, nan=OVERFLOW, hint=hint)
-
-
-def test_each_token_has_its_expert_and_its_gate(top1_route):
-    for sizes in ((7, 5, 3), (4, 6, 2), (5, 5, 5), (1, 3, 4)):
-        check_route(top1_route, *tokens_and_router(*sizes))
-
-
-def test_a_route_in_other_dtypes(top1_route):
-    check_route(top1_route, *tokens_and_router(6, 4, 3, torch.float64))
-    x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.5, -1.0]]).half()
-    check_route(top1_route, x, torch.tensor([[1.0, -1.0, 0.0], [0.0, 2.0, -1.0]]).half())
-
-
-def test_a_route_with_large_scores(top1_route):
-    x, weight = tokens_and_router(6, 4, 3, torch.float64)
-    check_route(top1_route, 1000 * x, weight, hint=lambda _: OVERFLOW)
-
-
-def test_the_router_learns_through_the_gate(top1_route):
-    x, weight = tokens_and_router(6, 4, 3, torch.float64)
-    weight.requires_grad_()
-    answer = top1_route(x, weight)
-    check_route(lambda *_: answer, x, weight.detach())
-    came = gradient(answer[1], weight, CUT, "top1_route(x, router_weight)")
-    (wanted,) = torch.autograd.grad(route(x, weight)[1].sum(), weight)
-    expect(came, wanted, names=("The gradient of router_weight",), call="top1_route(x, …)")
-
-
-def test_each_route_begins_anew(top1_route):
-    expect_no_memory(top1_route, route, tokens_and_router(6, 4, 3), tokens_and_router(6, 4, 3))
-
-
-# ---- balance_loss
-
-
-def balance(probabilities, expert):
-    E = probabilities.shape[-1]
-    share = F.one_hot(expert, E).to(probabilities.dtype).mean(0)
-    return E * (share * probabilities.mean(0)).sum()
-
-
-def balance_mistakes(probabilities, expert):
-    p = probabilities.double()
-    N, E = p.shape
-    mean, counts = p.mean(0), F.one_hot(expert, E).double().sum(0)
-    share = counts / N
-    own = F.one_hot(p.argmax(-1), E).double().mean(0)
-    right = E * (share * mean).sum()
-    present = counts > 0
-    chosen = p.gather(1, expert[:, None])[:, 0]
-    return {
-        "E is missing; or the mean over the experts is taken, and not the sum.": right / E,
-        "the tokens of each expert are counted, and not divided by N; or the probabilities are "
-        "added up over the tokens, and not averaged.": right * N,
-        "it is multiplied by N, the number of tokens, and not by E; or the counts are not divided "
-        "by N and E is missing.": right * N / E,
-        "neither is divided by N.": right * N * N,
-        "the mean over the experts is taken: it is E times the sum.": right / E / E,
-        "it is multiplied by E²: once is enough.": right * E,
-        "only experts that have a token count for E: E is their number in all.": (
-            right / E * present.sum()
-        ),
-        "the share is taken twice: the second factor is the mean probability.": (
-            E * (share**2).sum()
-        ),
-        "the mean probability is taken twice: the first factor is the share of the tokens.": (
-            E * (mean**2).sum()
-        ),
-        "the share comes from the largest probability: `expert` says where each token went.": (
-            E * (own * mean).sum()
-        ),
-        "each token is multiplied with its own probability of its expert, or the probability of "
-        "an expert is averaged over its own tokens alone: it is the mean over all tokens.": (
-            E * chosen.mean()
-        ),
-        "each token is multiplied with its own probability of its expert, and E is missing.": (
-            chosen.mean()
-        ),
-        "the logarithm of the probabilities is taken.": E * (share * mean.log()).sum(),
-        "it is the entropy of the shares.": torch.special.entr(share).sum(),
-        "it is the entropy of the mean probabilities.": torch.special.entr(mean).sum(),
-        "1 is subtracted: the smallest value is 1 here.": right - 1,
-        "the products are not added up.": E * share * mean,
-        "the shares and the probabilities are added.": E * (share + mean).sum(),
-        "the largest share is taken.": share.amax(),
-        "it is a constant: E times the sum of the shares.": share.sum() * E,
-        "it is the variance of the shares.": share.var(),
-    }
-
-
-def routed(N, E, absent=True):
-    """Probabilities, and experts that are not always the most probable; the last has no token."""
-    probabilities = (1.5 * torch.randn(N, E, dtype=torch.double)).softmax(-1).float()
-    expert = torch.randint(E - absent, (N,))
-    return probabilities, expert
-
-
-def check_balance(balance_loss, probabilities, expert):
-    expected = balance(probabilities.double(), expert).to(probabilities.dtype)
-    mistakes = in_dtype(balance_mistakes(probabilities, expert), probabilities.dtype)
-    expect(balance_loss(probabilities, expert), expected, mistakes)
-
-
-def test_the_balance_of_experts(balance_loss):
-    for N, E in ((9, 4), (6, 3), (5, 5), (11, 2)):
-        for absent in (True, False):
-            check_balance(balance_loss, *routed(N, E, absent))
-
-
-def test_the_balance_when_all_is_even_and_when_one_has_all(balance_loss):
-    check_balance(balance_loss, torch.full((8, 4), 0.25), torch.arange(8) % 4)
-    check_balance(balance_loss, torch.eye(4)[[2] * 6], torch.full((6,), 2))
-
-
-def test_the_balance_has_a_gradient(balance_loss):
-    probabilities, expert = routed(8, 4)
-    probabilities.requires_grad_()
-    answer = balance_loss(probabilities, expert)
-    check_balance(lambda *_: answer, probabilities.detach(), expert)
-    call = "balance_loss(probabilities, expert)"
-    came = gradient(answer, probabilities, f"{UNLEARNT}, so it balances nothing. {WITHOUT}", call)
-    (wanted,) = torch.autograd.grad(balance(probabilities, expert), probabilities)
-    expect(came, wanted, names=("The gradient of probabilities",), call=call)
-
-
-def test_each_balance_is_computed_anew(balance_loss):
-    expect_no_memory(balance_loss, balance, routed(8, 4), routed(8, 4))
-
-
-# ---- repaired_shares
-
-
-def shares_of(losses, real, size):
-    return torch.stack([losses[r::size][real[r::size]].sum() for r in range(size)]) / real.sum()
-
-
-def shares_mistakes(losses, real, size):
-    clean = losses.double().masked_fill(~real, 0)
-    B, L = losses.shape
-    whole = real.sum()
-
-    def own(rank):
-        return clean[rank::size].sum(), real[rank::size].sum()
-
-    def each(part):
-        return torch.stack(
-            [torch.as_tensor(part(*own(r)), dtype=torch.double) for r in range(size)]
-        )
-
-    def means(loss, count):
-        return loss / count if count else loss
-
-    right = each(lambda loss, count: loss / whole)
-    chunk, first = B // size, slice(0, B // size)
-    chunks = [slice(r * chunk, (r + 1) * chunk) for r in range(size)]
-    tensor_split = [part.sum() for part in clean.tensor_split(size)]
-    torch_chunks = [part.sum() for part in clean.chunk(size)]
-    dropped = clean[: chunk * size]
-    same = clean[first].sum()
-    row_means = clean.sum(1) / real.sum(1).clamp(min=1)
-    cut = losses.double() * (torch.arange(L) < real.sum(1, keepdim=True))
-    above_0 = losses > 0
-    dealt = losses[real].double()
-
-    def by_sentences(rank):
-        mean = means(*own(rank))
-        return mean * len(clean[rank::size]) / B
-
-    return {
-        "nothing has changed: every process reads the same sentences, and divides by their tokens "
-        "and by the number of processes.": lambda: (same / real[first].sum() / size).repeat(size),
-        "each sentence is averaged first: then a token of a short one counts more.": (
-            torch.stack([row_means[r::size].sum() for r in range(size)]) / B
-        ),
-        "each process takes the mean over its own tokens, and the means are averaged: divide by "
-        "the tokens of the whole batch.": each(lambda loss, count: means(loss, count) / size),
-        "each process takes the mean over its own tokens: divide by the tokens of the whole "
-        "batch.": each(means),
-        "nothing is divided: the sum of these is the summed loss.": right * whole,
-        "it is divided by the number of processes, too: the contributions are added up.": (
-            right / size
-        ),
-        "it is multiplied by the number of processes: that is for gradients that are averaged; "
-        "here they are added up.": right * size,
-        "it is divided by all places, padding among them.": right * whole / (B * L),
-        "it is divided by the number of sentences.": right * whole / B,
-        "it is divided by the places of each process's own sentences.": each(lambda loss, _: loss)
-        / torch.tensor([len(clean[r::size]) * L for r in range(size)]).clamp(min=1),
-        "every process reads the same sentences: rank takes rank, rank + size, …": lambda: (
-            same / whole
-        ).repeat(size),
-        "every process reads the same sentences, and averages over their tokens.": lambda: (
-            same / real[first].sum()
-        ).repeat(size),
-        "every process reads all sentences.": (clean.sum() / whole).repeat(size),
-        "every process reads all sentences, and the result is divided by their number.": (
-            (clean.sum() / whole / size).repeat(size)
-        ),
-        "the sentences are handed out in blocks: process rank takes rank, rank + size, …": (
-            torch.stack(tensor_split) / whole
-        ),
-        "the sentences are handed out in blocks, as torch.chunk cuts them: process rank takes "
-        "rank, rank + size, …": lambda: torch.stack(torch_chunks) / whole,
-        "the sentences are handed out in blocks, and what is left over is read by nobody.": (
-            torch.stack([clean[part].sum() for part in chunks]) / whole
-        ),
-        "the sentences that are left over are read by nobody.": (
-            torch.stack([dropped[r::size].sum() for r in range(size)]) / whole
-        ),
-        "one number is returned, the sum over the processes.": right.sum(),
-        "the processes are in the wrong order.": right.flip(0),
-        "padded places are not left out; anything may stand there, so that `losses > 0` does not "
-        "tell them.": torch.stack([losses[r::size].double().sum() for r in range(size)]) / whole,
-        "each row is cut behind as many places as it has real ones: pads may stand anywhere.": (
-            torch.stack([cut[r::size].sum() for r in range(size)]) / whole
-        ),
-        "`losses > 0` is taken for `real`: anything may stand at padded places.": (
-            shares_of(losses.double(), above_0, size)
-        ),
-        "single tokens are dealt out, and not sentences.": (
-            torch.stack([dealt[r::size].sum() for r in range(size)]) / whole
-        ),
-        "single tokens are dealt out, and not sentences; and `losses > 0` is taken for `real`.": (
-            torch.stack([losses[above_0][r::size].double().sum() for r in range(size)]) / whole
-        ),
-        "the mean of each process is weighted by its sentences: weight it by its real tokens.": (
-            torch.stack([by_sentences(r) for r in range(size)])
-        ),
-    }
-
-
-def shared_batch(B, L, dtype=torch.float32, padding=300.0):
-    """Losses of sentences of very different lengths; at padded places stands something large."""
-    lengths = torch.randint(1, L + 1, (B,))
-    real = torch.arange(L) < lengths[:, None]
-    losses = (0.5 + 2 * torch.rand(B, L)).masked_fill(~real, padding)
-    return losses.to(dtype), real
-
-
-NAN_SHARES = (
-    "0/0: a process without a real token contributes 0. Or inf · 0: choose the real places by "
-    "indexing, or with torch.where, and do not multiply."
+FLOWS = (
+    "exp of a large number is inf: subtract the largest score *so far* first. Or 0/0: a score of "
+    "−10,000 is the largest if no other came, so begin with −inf and not with 0, and each query "
+    "has a largest score of its own."
 )
 
 
-def check_shares(repaired_shares, losses, real, size):
-    expected = shares_of(losses.double(), real, size).to(losses.dtype)
-    mistakes = in_dtype(shares_mistakes(losses, real, size), losses.dtype)
-    expect(repaired_shares(losses, real, size), expected, mistakes, nan=NAN_SHARES)
+def blocks_of(Lq, sizes, d, d_v, dtype=torch.float32):
+    """A query, and blocks of keys and values; later keys have larger scores."""
+    query = torch.randn(Lq, d)
+    keys = [torch.randn(b, d) * (1 + i) ** 0.5 for i, b in enumerate(sizes)]
+    values = [torch.randn(b, d_v) for b in sizes]
+    return query.to(dtype), [k.to(dtype) for k in keys], [v.to(dtype) for v in values]
 
 
-def test_the_contributions_of_all_processes(repaired_shares):
-    for B, L, size in ((7, 5, 2), (8, 4, 4), (5, 6, 3), (3, 3, 1), (6, 6, 2)):
-        check_shares(repaired_shares, *shared_batch(B, L), size)
-    losses, real = torch.rand(7, 5) + 0.5, torch.rand(7, 5) < 0.5  # pads at any place
-    real[:, -1] = True
-    check_shares(repaired_shares, losses.masked_fill(~real, 300.0), real, 2)
+def check_online(attend, query, keys, values):
+    wide = query.double(), [k.double() for k in keys], [v.double() for v in values]
+    mistakes = in_dtype(online_mistakes(query, keys, values), query.dtype)
+    expect(attend(query, keys, values), online(*wide).to(query.dtype), mistakes, nan=FLOWS)
 
 
-def test_a_process_without_a_real_token(repaired_shares):
-    losses, real = shared_batch(6, 4)
-    real[1::3] = False
-    check_shares(repaired_shares, losses, real, 3)
-    check_shares(repaired_shares, *shared_batch(2, 4), 3)  # fewer sentences than processes
-    for empty in range(4):  # beside another sentence in the same process
-        losses, real = shared_batch(4, 3)
-        real[empty] = False
-        check_shares(repaired_shares, losses, real, 2)
+def test_attention_block_by_block(online_softmax_attention):
+    for Lq, sizes, d, d_v in ((3, (4, 2, 5), 6, 7), (2, (3, 3, 3), 5, 4), (4, (4, 4), 4, 4)):
+        check_online(online_softmax_attention, *blocks_of(Lq, sizes, d, d_v))
 
 
-def test_what_stands_at_padded_places_does_not_count(repaired_shares):
-    for padding in (math.inf, math.nan, -math.inf):
-        check_shares(repaired_shares, *shared_batch(6, 5, padding=padding), 2)
+def test_one_block_one_key_one_query(online_softmax_attention):
+    for Lq, sizes, d, d_v in ((3, (5,), 4, 2), (1, (2, 4, 3), 4, 2), (3, (1, 1, 1, 1), 2, 3)):
+        check_online(online_softmax_attention, *blocks_of(Lq, sizes, d, d_v))
 
 
-def test_contributions_in_float64(repaired_shares):
-    check_shares(repaired_shares, *shared_batch(7, 5, torch.float64), 2)
+def test_blocks_in_half_and_double_precision(online_softmax_attention):
+    for dtype in (torch.float16, torch.float64):
+        check_online(online_softmax_attention, *blocks_of(3, (4, 2, 5), 6, 7, dtype))
 
 
-def test_a_gradient_reaches_the_losses(repaired_shares):
-    losses, real = shared_batch(7, 5)
-    losses.requires_grad_()
-    answer, call = repaired_shares(losses, real, 2), "repaired_shares(losses, real, 2)"
-    came = gradient(answer, losses, f"{UNLEARNT}, so nothing can be learnt. {WITHOUT}", call)
-    expect(came, real / real.sum(), names=("The gradient of the losses",), call=call)
+def test_the_largest_score_comes_first_or_last(online_softmax_attention):
+    query, keys, values = blocks_of(3, (2, 3, 2, 4), 4, 5)
+    for order in ((0, 1, 2, 3), (3, 2, 1, 0), (1, 3, 0, 2)):
+        given = [keys[i] for i in order], [values[i] for i in order]
+        check_online(online_softmax_attention, query, *given)
 
 
-def test_each_contribution_is_computed_anew(repaired_shares):
-    first, second = ((*shared_batch(6, 5), 2) for _ in range(2))
-    expect_no_memory(repaired_shares, shares_of, first, second)
+def test_scores_of_ten_thousand_and_of_minus_ten_thousand(online_softmax_attention):
+    query, keys, values = blocks_of(2, (3, 2, 4), 4, 5, torch.float64)
+    query = query.abs() + 0.5
+    for size in (1e4, -1e4):
+        near = [size + key for key in keys]
+        check_online(online_softmax_attention, query / query.sum(1, keepdim=True), near, values)
+    mixed = query * torch.tensor([[1e4], [-1e4]])
+    check_online(online_softmax_attention, mixed, keys, values)
+
+
+class Widest(TorchDispatchMode):
+    """Notes the largest tensor that is made."""
+
+    def __init__(self):
+        super().__init__()
+        self.shape = ()
+
+    def __torch_dispatch__(self, function, types, arguments=(), named=None):
+        result = function(*arguments, **(named or {}))
+        for each in result if isinstance(result, (tuple, list)) else [result]:
+            if isinstance(each, Tensor) and each.numel() > math.prod(self.shape or (0,)):
+                self.shape = tuple(each.shape)
+        return result
+
+
+def test_nothing_is_made_that_holds_all_keys_or_all_scores(online_softmax_attention):
+    query, keys, values = blocks_of(4, [3] * 60, 4, 5)
+    with Widest() as widest:
+        came = online_softmax_attention(query, keys, values)
+    expect(came, online(query, keys, values), online_mistakes(query, keys, values), nan=FLOWS)
+    if math.prod(widest.shape) >= 4 * 60:  # the largest that a block needs is 4 · 3 · 5
+        raise CheckFailed(
+            f"The numbers are right. But with 4 queries and 60 blocks of 3 keys a tensor of shape "
+            f"{widest.shape} was made: it grows with the number of keys. Keep of past blocks only "
+            "the largest score, the sum of the powers and the weighted values.",
+            CALLS[-1][0],
+        )
+
+
+class Read(list):
+    """A list that notes the order in which its items are read."""
+
+    def __init__(self, items):
+        super().__init__(items)
+        self.order = []
+
+    def __iter__(self):
+        for i in range(len(self)):
+            yield self[i]
+
+    def __getitem__(self, i):
+        if isinstance(i, int) and RUNNING:  # and not when the call is quoted
+            self.order.append(i % len(self))
+        return super().__getitem__(i)
+
+
+def test_each_block_is_read_once(online_softmax_attention):
+    query, keys, values = blocks_of(1, (2, 3, 2, 3), 4, 5)
+    keys = Read(keys)
+    came = online_softmax_attention(query, keys, values)
+    turns = [i for i in keys.order if i in (1, 2)]
+    turns = [i for i, before in zip(turns, [None, *turns], strict=False) if i != before]
+    expect(came, online(query, list(keys), values), online_mistakes(query, keys, values), nan=FLOWS)
+    if len(turns) > 2:
+        raise CheckFailed(
+            "The numbers are right. But with a single query the blocks of keys were gone through "
+            "more than once, as if first for the largest score and then for the powers. One pass "
+            "does both: when a larger score comes, make the sums smaller.",
+            CALLS[-1][0],
+        )
+
+
+def test_each_pass_begins_anew(online_softmax_attention):
+    first, second = blocks_of(3, (4, 2, 5), 6, 7), blocks_of(3, (4, 2, 5), 6, 7)
+    expect_no_memory(online_softmax_attention, online, first, second)
+
+
+# ---- repaired_rotate
+
+
+def rotate(x, past, base=10_000.0):
+    return turned(x, past + torch.arange(x.shape[1]), base)
+
+
+def turned(x, place, base, *, exponent=-2.0, speed=None, angle=None, sign=1):
+    d = x.shape[2]
+    if speed is None:
+        speed = base ** (exponent * torch.arange(d // 2, dtype=torch.double) / d)
+    if angle is None:
+        angle = place.double()[:, None] * speed.double()
+    even, odd = x[..., 0::2].double(), x[..., 1::2].double()
+    cos, sin = angle.double().cos(), sign * angle.double().sin()
+    return torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1).flatten(-2).to(x.dtype)
+
+
+def rotate_mistakes(x, past, base):
+    L, d = x.shape[1:]
+    place, half = past + torch.arange(L), x.dtype in (torch.float16, torch.bfloat16)
+    speed = base ** (-2.0 * torch.arange(d // 2, dtype=torch.double) / d)
+    own = torch.arange(L)
+    low = {"place": place.to(x.dtype), "speed": speed.to(x.dtype)}
+    old_speed = base ** (-torch.arange(0, d, 2).to(x.dtype) / d)
+    halves = torch.cat((x[..., 0::2], x[..., 1::2]), -1)
+    first, second = x[..., : d // 2], x[..., d // 2 :]
+    paired = torch.stack((first, second), -1).flatten(-2)
+    mistakes = {
+        "every call begins with place 0: the first token stands at `past`.": lambda: turned(
+            x, own, base
+        ),
+        "all tokens of a call get the same place, `past`.": lambda: turned(
+            x, torch.full((L,), past), base
+        ),
+        "places are one too large: the first token stands at `past`.": lambda: turned(
+            x, place + 1, base
+        ),
+        "places are one too small: the first token stands at `past`.": lambda: turned(
+            x, place - 1, base
+        ),
+        "`past` is added to the angles: it belongs to the places, before they are multiplied.": (
+            lambda: turned(x, place, base, angle=own.double()[:, None] * speed + past)
+        ),
+        "the pairs are turned the other way.": lambda: turned(x, place, base, sign=-1),
+        "the exponent is −i/d, and not −2i/d, for pair i.": lambda: turned(
+            x, place, base, exponent=-1.0
+        ),
+        "the exponent is −4i/d: `arange(0, d, 2)` is 2i already.": lambda: turned(
+            x, place, base, exponent=-4.0
+        ),
+        "the exponent has no minus: later pairs turn more slowly.": lambda: turned(
+            x, place, base, exponent=2.0
+        ),
+        "`base` is not used, but 10,000.": lambda: turned(x, place, 10_000.0),
+        "all pairs turn alike, by the place.": lambda: turned(x, place, 1.0),
+        "x is not turned.": x,
+        "the result has all first numbers of the pairs, and then all second ones: stack the two "
+        "and flatten.": lambda: torch.cat(
+            (rotate(x, past, base)[..., 0::2], rotate(x, past, base)[..., 1::2]), -1
+        ),
+        "the pairs are (i, i + d/2), as in Llama's code: here they are neighbours.": lambda: (
+            torch.cat([rotate(paired, past, base)[..., i::2] for i in (0, 1)], -1)
+        ),
+        "x is cut into halves and not into neighbours when it is read, and put together as "
+        "neighbours.": lambda: rotate(paired, past, base),
+        "the numbers of x are put into another order before they are turned.": lambda: rotate(
+            halves, past, base
+        ),
+    }
+    if half:
+        mistakes |= {
+            "places, speeds and angles are computed in the dtype of x, which has too few digits "
+            "for them.": lambda: turned(x, place, base, angle=low["place"][:, None] * old_speed),
+            "the places are rounded to the dtype of x.": lambda: turned(x, low["place"], base),
+            "the speeds are rounded to the dtype of x.": lambda: turned(
+                x, place, base, speed=low["speed"]
+            ),
+            "the angles are rounded to the dtype of x.": lambda: turned(
+                x, place, base, angle=(place[:, None] * speed).to(x.dtype)
+            ),
+            "places and speeds are rounded to the dtype of x.": lambda: turned(
+                x, place, base, angle=low["place"].double()[:, None] * low["speed"].double()
+            ),
+            "the angles are computed in bfloat16.": lambda: turned(
+                x, place, base, angle=place.bfloat16()[:, None] * speed.bfloat16()
+            ),
+        }
+    return mistakes
+
+
+def check_rotate(repaired_rotate, x, past, base, hint=None):
+    came = repaired_rotate(x, past, base)
+    double = isinstance(came, Tensor) and came.dtype == torch.float64  # float32 is good enough
+    shown = came.float() if double else came
+    expect(shown, rotate(x, past, base), rotate_mistakes(x, past, base), hint=hint)
+    if came.dtype != x.dtype:
+        raise CheckFailed(
+            f"The numbers are right. But x is {x.dtype}, and the result {came.dtype}: go back to "
+            "the dtype of x at the end, or a cache would grow.",
+            CALLS[-1][0],
+        )
+
+
+def test_each_rotation_begins_anew(repaired_rotate):  # first: angles may be kept
+    first, second = ((torch.randn(2, 3, 6), past) for past in (2, 5))
+    expect_no_memory(repaired_rotate, rotate, first, second)
+
+
+def test_a_text_read_at_once(repaired_rotate):
+    for shape, base in (((2, 5, 6), 10_000.0), ((3, 4, 4), 500.0), ((1, 3, 2), 10_000.0)):
+        check_rotate(repaired_rotate, torch.randn(shape), 0, base)
+
+
+def test_a_token_after_others(repaired_rotate):
+    for shape, past in (((2, 1, 6), 7), ((2, 3, 4), 5), ((1, 1, 8), 40), ((3, 2, 6), 1)):
+        for base in (10_000.0, 500.0):
+            check_rotate(repaired_rotate, torch.randn(shape), past, base)
+
+
+def test_the_base_is_10_000_if_none_is_given(repaired_rotate):
+    x = torch.randn(2, 3, 6)
+    expect(repaired_rotate(x, 2), rotate(x, 2), rotate_mistakes(x, 2, 10_000.0))
+
+
+def test_piece_by_piece_is_the_same_as_at_once(repaired_rotate):
+    x = torch.randn(2, 6, 4)
+    pieces = [(0, x[:, :3]), (3, x[:, 3:4]), (4, x[:, 4:])]
+    answers = [repaired_rotate(piece, past) for past, piece in pieces]
+    for (past, piece), answer in zip(pieces, answers, strict=True):
+        call = f"repaired_rotate(x (2, {piece.shape[1]}, 4), {past})"
+        mistakes = rotate_mistakes(piece, past, 10_000.0)
+        expect(answer, rotate(piece, past), mistakes, call=call)
+
+
+def test_late_places_in_half_precision(repaired_rotate):
+    for dtype in (torch.bfloat16, torch.float16):
+        for past, base in ((3001, 10_000.0), (1025, 500.0)):
+            x = torch.randn(2, 7, 8).to(dtype)
+            few = (
+                f"Places, speeds and angles must not be rounded to {str(dtype)[6:]}: compute them "
+                "in float32 or float64."
+            )
+            check_rotate(repaired_rotate, x, past, base, hint=lambda _, few=few: few)
+
+
+def test_rotation_in_double_precision(repaired_rotate):
+    check_rotate(repaired_rotate, torch.randn(2, 5, 6).double(), 3, 500.0)
+
