@@ -55,6 +55,7 @@ mathjax = importlib.util.find_spec("sphinx-mathjax-offline").submodule_search_lo
 html_static_path = [str(HERE / "static"), f"{mathjax}/static/mathjax/tex-svg.js"]
 mathjax_path = "tex-svg.js"  # the one file that has its font in it
 mathjax3_config = {"options": {"enableMenu": False}}  # the menu would make each formula a tab stop
+html_favicon = str(HERE / "static" / "favicon.svg")
 html_css_files = ["book.css"]
 html_js_files = ["book.js"]
 html_use_index = False  # the search and the package's pages do more

@@ -48,7 +48,8 @@ def _linked(text: str, unlinked: dict, addresses: dict) -> list:
         term = unlinked.get(found[1].lower())
         if term is None:  # an earlier word of this text took it
             continue
-        link = nodes.reference("", found[0], internal=True, reftitle=term["is"])
+        words = " · ".join(dict.fromkeys((term["hans"], term["hant"])))
+        link = nodes.reference("", found[0], internal=True, reftitle=f"{term['is']} {words}")
         link["refuri"] = addresses[term["en"]]
         link["classes"].append("term")
         parts += [nodes.Text(text[end : found.start()]), link]
@@ -88,6 +89,13 @@ def lesson_marks(app, pagename, templatename, context, doctree):
         context["body"] = re.sub(chinese, r'<span lang="zh">\g<0></span>', body)
 
 
+def say_that_it_is_chinese(app, pagename, templatename, context, doctree):
+    """Tell browsers the language of a page that is in Chinese."""
+    tag = {"hans": "zh-Hans", "hant": "zh-Hant"}.get(pagename.partition("/")[0])
+    if tag and "body" in context:
+        context["body"] = f'<div lang="{tag}">{context["body"]}</div>'
+
+
 def list_lessons(app, pagename, templatename, context, doctree):
     """Tell the template lessons.html the addresses and titles of all lessons."""
     titles = app.env.titles
@@ -96,7 +104,7 @@ def list_lessons(app, pagename, templatename, context, doctree):
 
 
 def setup(app):
-    for change in (plain_signatures, lesson_marks, list_lessons):
+    for change in (plain_signatures, lesson_marks, say_that_it_is_chinese, list_lessons):
         app.connect("html-page-context", change)
     app.connect("autodoc-process-docstring", escape)
     app.connect("doctree-resolved", link_terms)

@@ -22,11 +22,12 @@ sys.path.insert(0, str(ROOT))  # this file is run as a script
 
 from course.lessons import lessons  # noqa: E402
 from teaching import make as teaching  # noqa: E402
-from teaching.book import glossary  # noqa: E402
+from teaching.book import chinese, glossary  # noqa: E402
 
 BOOK = ROOT / "teaching" / "book"
 MADE = Path("teaching", "made")
 BUILD = ROOT / "build" / "book"
+VOLUME = "transformer-lab.pdf"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 # What pages link to as a file, and where its copy stands.
 FILES = {
@@ -40,18 +41,22 @@ HEAD = '<a href="../teaching/made/page/head.html">one attention head</a>'
 TRY = {"00": DATES, "02": HEAD, "08": DATES, "09": DATES}
 
 
-def make(build: Path = BUILD, pdf: bool = True, repository: str = "") -> Path:
+def make(
+    build: Path = BUILD, pdf: bool = True, repository: str = "", students: bool = False
+) -> Path:
     """Build the book in the folder `build` and return the folder of its pages.
 
-    `repository` is the owner and name of a public copy ("owner/name"): with it, each lesson has
-    its launch links. The PDFs need Chromium and are left out, with a word, where it is missing.
+    For `students` the part on teaching stays out, papers and keys with it. `repository` is the
+    owner and name of a public copy ("owner/name"): with it, each lesson has its launch links. The
+    PDFs need Chromium and are left out, with a word, where it is missing.
     Raises `subprocess.CalledProcessError` if Sphinx has something to complain about.
     """
     source, html = build / "source", build / "html"
     program = next(filter(None, map(shutil.which, CHROMIUM)), None) if pdf else None
-    files = teaching.made()
-    gather(source, files, pdf=program is not None, repository=repository)
+    files = teaching.made(makers=(teaching.page,) if students else teaching.MADE)
+    gather(source, files, program is not None, repository, students)
     options = ["-q", "-W", "--keep-going", "-j", "auto", "-c", BOOK, "-d", build / "doctrees"]
+    options += ["-D", f"html_search_scorer={scorer(build / 'search.js')}"]
     subprocess.run([sys.executable, "-m", "sphinx", *options, source, html], check=True)
     here = teaching.page.pages("../../../notebooks/{}.html", "../../../index.html")
     teaching.write(files | teaching.encoded(here), html / MADE)
@@ -62,23 +67,33 @@ def make(build: Path = BUILD, pdf: bool = True, repository: str = "") -> Path:
     return html
 
 
-def gather(source: Path, files: Mapping[Path, bytes], pdf: bool, repository: str) -> None:
+def gather(
+    source: Path, files: Mapping[Path, bytes], pdf: bool, repository: str, students: bool = False
+) -> None:
     """Put all pages, as Sphinx wants them, into `source`; touch only what has changed.
 
-    `files` are those that are made for teaching.
+    `files` are those that are made for teaching; `make` says what `students` do not get.
     """
     pages = {
         path.relative_to(BOOK / "pages"): path.read_text("utf-8")
         for path in (BOOK / "pages").rglob("*.md")
     }
-    pages[Path("index.md")] = first_page(pages[Path("index.md")], repository)
+    pages[Path("index.md")] = first_page(pages[Path("index.md")], pdf, repository)
+    slides = set((ROOT / "teaching" / "slides").glob("[0-9][0-9].md"))  # sources, not pages
     for path in (ROOT / "teaching").rglob("*.md"):
-        if BOOK not in path.parents:
+        if BOOK not in path.parents and path not in slides:
             pages[path.relative_to(ROOT)] = path.read_text("utf-8")
     grading = Path("course", "grading", "grading.md")  # lies beside what it describes
     pages[grading] = "---\norphan: true\n---\n\n" + (ROOT / grading).read_text("utf-8")
-    pages[Path("glossary.md")] = glossary.page(glossary.read())
     pages[MADE / "index.md"] = made_page(files)
+    if students:
+        ours = Path("teaching", "chinese", "README.md")
+        of_teachers = ("teaching", "course")
+        pages = {p: text for p, text in pages.items() if p.parts[0] not in of_teachers or p == ours}
+        pages[ours] = "---\norphan: true\n---\n\n" + pages[ours]
+        pages[Path("index.md")] = pages[Path("index.md")].replace("\nteaching/index\n", "\n")
+    pages[Path("glossary.md")] = glossary.page(glossary.read())
+    pages |= chinese.pages()
     for path, content in files.items():
         if path.suffix == ".md":
             pages[MADE / path] = content.decode()
@@ -101,6 +116,7 @@ def gather(source: Path, files: Mapping[Path, bytes], pdf: bool, repository: str
         *source.glob("*.md"),
         *source.glob("notebooks/**/*.*"),
         *source.glob("exercises/*"),
+        *source.glob("han[st]/*"),
         *source.glob("teaching/**/*.md"),
     ]:
         if old.relative_to(source) not in pages:
@@ -112,14 +128,27 @@ def gather(source: Path, files: Mapping[Path, bytes], pdf: bool, repository: str
             file.write_text(text, "utf-8")
 
 
-def first_page(text: str, repository: str) -> str:
+def scorer(path: Path) -> Path:
+    """Write how the search ranks what it finds to `path`, and return that."""
+    own = {}
+    for term in glossary.read():
+        if found := glossary.place(term):
+            for form in (term["en"], *term.get("also", [])):
+                own[form.lower()] = found[0].path.stem[:2]
+    text = (BOOK / "static" / "search.js").read_text("utf-8")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text.replace("LESSON_OF = {}", f"LESSON_OF = {json.dumps(own)}"), "utf-8")
+    return path
+
+
+def first_page(text: str, pdf: bool, repository: str) -> str:
     """Return the first page, which says where the course is and how README starts it."""
     address = f"https://github.com/{repository}"
     where = f"[{address}]({address})" if repository else "the folder that this book was built from"
-    commands = re.search(
-        r"```\nmake lab .*?```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL
-    )
-    return Template(text).substitute(where=where, commands=commands[0])
+    readme = (ROOT / "README.md").read_text("utf-8")
+    commands = re.search(r"```\nmake lab .*?```", readme, re.DOTALL)
+    volume = f'To print: <a href="pdf/{VOLUME}">all lessons in one volume</a>.' if pdf else ""
+    return Template(text).substitute(where=where, commands=commands[0], volume=volume)
 
 
 def made_page(files: Mapping[Path, bytes]) -> str:
@@ -248,7 +277,7 @@ def print_lessons(html: Path, program: str) -> None:
                 continue
             page = browser.new_page(color_scheme="light")
             page.goto(lesson.as_uri())
-            page.evaluate("MathJax.startup.promise")
+            page.evaluate("window.MathJax?.startup?.promise")  # no formula, no MathJax
             page.evaluate("document.querySelectorAll('details').forEach(it => it.open = true)")
             page.pdf(
                 path=pdf,
@@ -262,6 +291,7 @@ def print_lessons(html: Path, program: str) -> None:
             )
             page.close()
         browser.close()
+    bind(html / "pdf")
 
 
 FOOTER = """<div style="font: 8px sans-serif; width: 100%; padding: 0 16mm; color: #555">
@@ -271,15 +301,28 @@ FOOTER = """<div style="font: 8px sans-serif; width: 100%; padding: 0 16mm; colo
 </span></div>"""
 
 
+def bind(folder: Path) -> None:
+    """Put the lessons' PDFs together, each under its title in the contents."""
+    from pypdf import PdfWriter
+
+    with PdfWriter() as volume:
+        for number, lesson in lessons().items():
+            title = f"{number} · {lesson.title}"
+            volume.append(folder / f"{lesson.name}.pdf", outline_item=title)
+        volume.write(folder / VOLUME)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Make the book.")
     parser.add_argument(
         "--repository", default="", help="owner/name of a public copy: launch links"
     )
     parser.add_argument("--no-pdf", dest="pdf", action="store_false", help="leave the PDFs out")
+    parser.add_argument("--students", action="store_true", help="leave teaching, papers, keys out")
     options = parser.parse_args()
+    build = BUILD.with_name("book-for-students") if options.students else BUILD
     try:
-        html = make(pdf=options.pdf, repository=options.repository)
+        html = make(build, options.pdf, options.repository, options.students)
     except subprocess.CalledProcessError as error:
         return error.returncode
     print(f"The book is in {html.relative_to(ROOT)}: open {html / 'index.html'}")

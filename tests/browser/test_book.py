@@ -336,6 +336,23 @@ def test_a_lesson_has_a_pdf_of_several_pages(book, chromium, name):
     assert len(re.findall(rb"/Type\s*/Page\b", printed)) >= 5
 
 
+def test_all_lessons_are_in_one_volume_with_their_titles(book):
+    from pypdf import PdfReader
+
+    volume = PdfReader(book / "pdf" / "transformer-lab.pdf")
+    titles = [part.title[:2] for part in volume.outline if not isinstance(part, list)]
+    assert titles == [name[:2] for name in LESSONS]
+    assert 'href="pdf/transformer-lab.pdf"' in (book / "index.html").read_text("utf-8")
+
+
+def test_the_book_for_students_has_neither_teaching_nor_papers(maker, tmp_path):
+    html = maker.make(tmp_path, pdf=False, students=True)
+    pages = {path.relative_to(html).as_posix() for path in html.rglob("*.html")}
+    assert not [page for page in pages if re.search("exam|worksheet|slides|PLAN|grading", page)]
+    assert {f"notebooks/{name}.html" for name in LESSONS} <= pages
+    assert "teaching/made/page/dates.html" in pages and "hans/index.html" in pages
+
+
 @pytest.mark.parametrize("name", LESSONS)
 def test_a_lesson_links_its_terms_once_each(book, name):
     page = (book / "notebooks" / f"{name}.html").read_text("utf-8")
@@ -371,7 +388,9 @@ def test_the_first_page_says_where_the_course_is_and_how_it_starts(book, maker):
     assert len(commands) == 2
     assert "\n".join(commands) in (ROOT / "README.md").read_text("utf-8")
     source = (ROOT / "teaching" / "book" / "pages" / "index.md").read_text("utf-8")
-    assert "the folder that this book was built from." in maker.first_page(source, "")
+    assert "the folder that this book was built from." in maker.first_page(
+        source, pdf=False, repository=""
+    )
 
 
 # ---- What a reader does
@@ -413,6 +432,35 @@ def test_the_search_finds_words_without_a_server(lesson, words):
     lesson.wait_for_url("**/search.html?q=*")
     lesson.wait_for_selector("ul.search li a")
     assert lesson.locator("ul.search a[href*='exercises/']").count() == 0  # stubs tell nothing new
+
+
+@pytest.mark.parametrize(
+    ("words", "number"),
+    [("causal mask", "04"), ("multi-head attention", "03"), ("beam search", "09"), ("bleu", "10")],
+)
+def test_the_search_names_the_lesson_of_a_topic_first(lesson, words, number):
+    lesson.goto(f"{lesson.url.partition('/notebooks/')[0]}/search.html?q={words}")
+    lesson.wait_for_selector("ul.search li a")
+    lesson.wait_for_timeout(500)  # it lists what it finds one by one
+    first = lesson.locator("ul.search li a").first.get_attribute("href")
+    assert first.startswith(f"notebooks/{number}_")
+
+
+def test_the_glossary_can_be_put_in_three_orders(lesson):
+    lesson.goto(f"{lesson.url.partition('/notebooks/')[0]}/glossary.html")
+
+    def words(where):
+        found = lesson.locator(f"dl.glossary {where}")
+        return found.evaluate_all("(all) => all.map((it) => it.firstChild.textContent)")
+
+    english = words("dt")
+    assert len(english) >= 150 and english == sorted(english, key=str.lower)
+    lesson.get_by_role("button", name="简体").click()
+    simplified = words("[lang=zh-Hans]:first-child")
+    assert simplified.index("编码器") < simplified.index("层归一化") < simplified.index("注意力")
+    assert sorted(words("dt")) == sorted(english)
+    lesson.get_by_role("button", name="English").click()
+    assert words("dt") == english
 
 
 def test_the_navigation_opens_by_keyboard_on_a_telephone(lesson):
@@ -499,6 +547,22 @@ def test_the_query_of_lesson_02_follows_a_finger_in_the_book(book, chromium, que
     seen.touch(-2, -2)
     assert seen.asked() == pytest.approx([-1, -1], abs=0.051)
     seen.check()
+    context.close()
+
+
+@pytest.mark.parametrize("size", [WIDE, TELEPHONE])
+def test_the_reader_of_lesson_11_reads_a_date_in_the_book(book, chromium, size):
+    context = chromium.new_context(viewport=size)
+    page = context.new_page()
+    page.goto((book / "notebooks" / f"{LESSONS[11]}.html").as_uri())
+    app = page.locator("[data-explorable=reader] .app")
+    app.get_by_role("textbox").fill("1.11.1923")
+    app.get_by_role("button", name="Write").click()
+    app.get_by_label("cross 2.1", exact=True).check()
+    app.get_by_role("button", name="Switch cross 2.1 off").click()
+    words = "1 head is off, and it writes 1923-11-11, no longer 1923-11-01."
+    assert app.locator(".verdict").inner_text() == words
+    assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
     context.close()
 
 

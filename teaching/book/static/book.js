@@ -41,3 +41,43 @@ document.addEventListener("click", (event) => {
     figure.classList.toggle("large");
   }
 });
+
+// The glossary in three orders: English, pinyin for simplified, strokes for traditional characters.
+const ORDERS = [
+  ["English", "en", "dt"],
+  ["简体 (拼音)", "zh-Hans-u-co-pinyin", '[lang="zh-Hans"]'],
+  ["繁體 (筆畫)", "zh-Hant-u-co-stroke", '[lang="zh-Hant"]'],
+];
+
+document.addEventListener("DOMContentLoaded", () => {
+  const list = document.querySelector("dl.glossary");
+  if (!list) return;
+  const entries = [];
+  for (const part of list.children) {
+    if (part.matches("dt")) entries.push([part]);
+    else entries.at(-1).push(part);
+  }
+  const word = (parts, where) => {
+    const found = (query) => parts.map((it) => (it.matches(query) ? it : it.querySelector(query)));
+    const there = [...found(where), ...found("[lang]")].find(Boolean); // or one word for both
+    return there.firstChild.textContent; // without the link to the term
+  };
+  const group = document.createElement("div");
+  group.className = "orders";
+  group.setAttribute("role", "group");
+  group.setAttribute("aria-label", "Order of the terms");
+  for (const [name, locale, where] of ORDERS) {
+    const button = group.appendChild(document.createElement("button"));
+    button.type = "button";
+    button.textContent = name;
+    button.lang = locale.slice(0, 7).replace(/-$/, "");
+    button.setAttribute("aria-pressed", where === "dt");
+    button.addEventListener("click", () => {
+      const { compare } = new Intl.Collator(locale);
+      entries.sort((a, b) => compare(word(a, where), word(b, where)));
+      list.append(...entries.flat());
+      for (const each of group.children) each.setAttribute("aria-pressed", each === button);
+    });
+  }
+  list.before(group);
+});
