@@ -41,12 +41,12 @@ def answers(stem):
     return found
 
 
-def leaks(entries, lesson):
+def leaks(slides, lesson):
     """The number of each slide whose code has a line of an answer, with the task."""
     secret = answers(lesson.name)
     found = set()
-    for number, entry in enumerate(entries, 2):
-        for cell in entry.get("code", []):
+    for number, slide in enumerate(slides, 2):
+        for cell in slide.cells("code"):
             name, _, span = cell.partition(":")
             lines = lesson.source(name).splitlines()
             if span:
