@@ -49,7 +49,7 @@ def stale() -> dict[Path, bytes]:
 def made(makers=MADE) -> dict[Path, bytes]:
     """Return every file that is made, by its path in build/teaching.
 
-    Raises `ValueError` if a table of slides, a list of mistakes … no longer fits the lessons.
+    Raises `ValueError` if a text of slides, a list of mistakes … no longer fits the lessons.
     """
     return _all(makers)
 

@@ -8,12 +8,11 @@ has two lessons; what no row names is listed under the table.
 import functools
 import json
 import re
-import tomllib
 from pathlib import Path
 
 from course.lessons import ROOT, lessons
 from teaching.generate import plan
-from teaching.slides.deck import evidence_cells
+from teaching.slides import deck
 
 TEACHING = ROOT / "teaching"
 MARK = "\n<!-- links: made by python teaching/make.py -->\n"
@@ -70,9 +69,9 @@ def timetable(week: int) -> str:
 
 
 def count(lesson: str) -> int:
-    """Return how many slides a lesson has, the first and the last one too; 0 without a table."""
-    table = TEACHING / "slides" / f"{lesson}.toml"
-    return len(tomllib.loads(table.read_text("utf-8"))["slide"]) + 2 if table.exists() else 0
+    """Return how many slides a lesson has, the first and the last one too; 0 without a text."""
+    text = TEACHING / "slides" / f"{lesson}.md"
+    return len(deck.read(text)) + 2 if text.exists() else 0
 
 
 def slides_of(cell: str, of: list[str]) -> list[tuple[str, int]]:
@@ -94,13 +93,12 @@ def slides_of(cell: str, of: list[str]) -> list[tuple[str, int]]:
 
 def sections(lesson: str, number: int) -> set[str]:
     """Return the anchors of all headings under which the cells of a slide stand."""
-    content = tomllib.loads((TEACHING / "slides" / f"{lesson}.toml").read_text("utf-8"))
     if not 1 < number < count(lesson):
         return set()
-    above = headings(content["lesson"])
-    keys = ("show", "reveal", "code", "notes")
-    entry = content["slide"][number - 2]
-    return {a for key in keys for cell in entry.get(key, []) for a in above[cell.split(":")[0]]}
+    above = headings(lessons()[lesson].name)
+    slide = deck.read(TEACHING / "slides" / f"{lesson}.md")[number - 2]
+    cells = slide.cells("show", "code", "from", "notes")
+    return {a for cell in cells for a in above.get(cell.partition(":")[0], ())}
 
 
 @functools.cache
@@ -108,7 +106,7 @@ def headings(stem: str) -> dict[str, set[str]]:
     """Return for each cell of a lesson the anchors of the headings that hold it."""
     cells = json.loads((ROOT / "notebooks" / f"{stem}.ipynb").read_text("utf-8"))["cells"]
     found, path = {}, {}
-    for cell in [*cells, *evidence_cells(stem)]:
+    for cell in [*cells, *deck.evidence_cells(stem)]:
         found[cell["id"]] = set(path.values())
         if cell["cell_type"] == "markdown":
             for marks, title in re.findall(r"^(#+) +(.+?) *$", "".join(cell["source"]), re.M):

@@ -18,7 +18,7 @@ LOAD = re.compile(
 )
 CONTACT, PROJECT, EXAMINATION = 3, 25, 15  # hours: a week; all of it; its preparation and itself
 POINT = 1.5  # minutes for a point of a worksheet
-ECTS = 28  # hours; it is 25 to 30
+ECTS = 25, 30  # hours for a point, from and to
 PLAN = ROOT / "teaching" / "PLAN.md"
 SUM = re.compile(r"\*\*[\d–]+ min\*\*")
 
@@ -29,27 +29,44 @@ def pages() -> dict[Path, str]:
     return {PLAN: with_sums(PLAN.read_text("utf-8")), SYLLABUS: syllabus}
 
 
+TERMS = (  # the head of a column of hours, the plan that it follows, and its weeks
+    ("7 weeks, 00 to 09", 1, 7),
+    ("11 weeks, 00 to 15", 1, 11),
+    ("15 weeks, 00 to 15", 4, 15),
+)
+
+
 def hours() -> str:
-    """Return the table of a student's hours, for seven weeks and for ten."""
-    columns = [_hours(weeks) for weeks in (7, 10)]
-    lines = ["| hours for | 7 weeks, 00 to 09 | 10 weeks, 00 to 13 |", "|---|---:|---:|"]
-    for name, short in columns[0].items():
-        lines.append(f"| {name} | {short} | {columns[1][name]} |")
-    short, long = (sum(column.values()) for column in columns)
-    lines.append(f"| **all of it** | **{short}** | **{long}** |")
-    points = f"**{round(short / ECTS)}** | **{round(long / ECTS)}**"
-    lines.append(f"| **ECTS**, at 25 to 30 hours | {points} |")
-    return "\n".join(lines) + "\n"
+    """Return the table of a student's hours, for terms of several lengths."""
+    columns = [_hours(of, weeks) for _, of, weeks in TERMS]
+    heads = ["hours for", *(head for head, *_ in TERMS)]
+    lines = [_line(heads), "|---|" + "---:|" * len(TERMS)]
+    lines += [_line([name, *(column[name] for column in columns)]) for name in columns[0]]
+    sums = [sum(column.values()) for column in columns]
+    lines.append(_line(["**all of it**", *(f"**{each}**" for each in sums)]))
+    points = [f"**{_points(each)}**" for each in sums]
+    return "\n".join([*lines, _line(["**ECTS**, at 25 to 30 hours", *points])]) + "\n"
 
 
-def _hours(weeks: int) -> dict[str, int]:
+def _points(hours: int) -> str:
+    """Return the ECTS points of so many hours, two numbers where they lie between."""
+    fewest, most = (hours / each for each in (ECTS[1], ECTS[0]))
+    fit = range(math.ceil(fewest), math.floor(most) + 1)
+    return str(fit[len(fit) // 2]) if fit else f"{math.floor(fewest)} to {math.ceil(most)}"
+
+
+def _line(cells: list) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def _hours(of: int, weeks: int) -> dict[str, int]:
     every = range(1, weeks + 1)
-    of = [number for week in every for number in lessons_of(week)]
-    home = sum(minutes or 0 for week in every for _, minutes in work(week, "home"))
-    sheets = sum(paper.make(name, 0).points for n in of for name in paper.names(n)) * POINT
+    read = [number for week in every for number in lessons_of(week, of)]
+    home = sum(minutes or 0 for week in every for _, minutes in work(week, "home", of))
+    sheets = sum(paper.make(name, 0).points for n in read for name in paper.names(n)) * POINT
     return {
         "lectures and labs": CONTACT * weeks,
-        "the lessons, read and run": round(sum(lessons()[n].minutes for n in of) / 60),
+        "the lessons, read and run": round(sum(lessons()[n].minutes for n in read) / 60),
         "tasks at home": round(home / 60),
         "worksheets": round(sheets / 60),
         "the project": PROJECT,
@@ -57,26 +74,26 @@ def _hours(weeks: int) -> dict[str, int]:
     }
 
 
-def row(week: int) -> dict[str, str]:
-    """Return a week's row of the first plan, by the first word of each column."""
-    first = PLAN.read_text("utf-8").split("## Plan ")[1]
-    table = [line.strip("|").split(" | ") for line in first.split("\n") if line.startswith("| ")]
+def row(week: int, of: int = 1) -> dict[str, str]:
+    """Return a week's row of a plan by weeks, by the first word of each column."""
+    part = PLAN.read_text("utf-8").split("## Plan ")[of]
+    table = [line.strip("|").split(" | ") for line in part.split("\n") if line.startswith("| ")]
     head = [cell.strip().split(",")[0] for cell in table[0]]
     (cells,) = (cells for cells in table[1:] if cells[0].strip().startswith(f"[{week}]"))
     return dict(zip(head, (cell.strip() for cell in cells), strict=True))
 
 
-def lessons_of(week: int) -> list[str]:
-    """Return the two digits of each lesson of a week in the first plan."""
-    return re.findall(r"\d\d", row(week)["lessons"])
+def lessons_of(week: int, of: int = 1) -> list[str]:
+    """Return the two digits of each lesson of a week in a plan."""
+    return re.findall(r"\d\d", row(week, of)["lessons"])
 
 
-def work(week: int, column: str) -> list[tuple[str, int | None]]:
+def work(week: int, column: str, of: int = 1) -> list[tuple[str, int | None]]:
     """Return what the lab or the home of a week holds, with its minutes, None if still to come."""
-    cell = SUM.split(row(week)[column])[0].strip(" ·")
+    cell = SUM.split(row(week, of)[column])[0].strip(" ·")
     weeks = range(1, week + 1) if column == "home" else [week]
-    of = [number for each in weeks for number in lessons_of(each)]
-    there = {name: task for n in of for task in tasks().get(n, []) for name in task.names}
+    read = [number for each in weeks for number in lessons_of(each, of)]
+    there = {name: task for n in read for task in tasks().get(n, []) for name in task.names}
     found = {}
     for part in re.split(r", (?=`)|, (?=[^`]*\(\d+ min\))", cell):
         if given := re.fullmatch(r"(.*) \((\d+) min\)", part):
@@ -92,10 +109,11 @@ def with_sums(text: str) -> str:
     """Return a plan with its sums renewed.
 
     Raises `ValueError` for a name that is no task of the row's lessons, minutes beyond the limits
-    in its table's head, a task twice in one plan, or one that the first plan leaves out.
+    in its table's head, a task twice in one plan, or one that a plan of all lessons leaves out.
     """
     first, *others = re.split(r"(?m)^(?=## Plan )", text)
-    return first + "".join(_plan(part, whole=i == 0) for i, part in enumerate(others))
+    last = re.compile(rf"(?m)^\|[^|]+\|[^|]*\b{max(lessons())} \|")
+    return first + "".join(_plan(part, whole=bool(last.search(part))) for part in others)
 
 
 def _plan(part: str, *, whole: bool) -> str:
@@ -124,7 +142,7 @@ def _plan(part: str, *, whole: bool) -> str:
         raise ValueError(f"tasks that stand twice in a plan: {sorted(twice)}")
     every = {(number, name) for number, ts in tasks().items() for t in ts for name in t.names}
     if whole and (missing := every - set(seen)):
-        raise ValueError(f"tasks that stand nowhere in the first plan: {sorted(missing)}")
+        raise ValueError(f"tasks that a plan of all lessons leaves out: {sorted(missing)}")
     return "\n".join(lines)
 
 

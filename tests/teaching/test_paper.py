@@ -418,6 +418,47 @@ def q13_rms(g):
     return {"y": F.rms_norm(tensor(g["x"]), (len(g["x"]),), eps=0)}
 
 
+def q13_online(g):
+    scores, values = tensor(g["scores"]) * math.log(2), tensor(g["values"])
+
+    def sums(count):
+        power = (scores[:count] - scores[:count].max()).exp()
+        return torch.stack([power.sum(), power @ values[:count]])
+
+    return {"kept": sums(2), "sums": sums(3), "output": scores.softmax(0) @ values}
+
+
+def q14_budget(g):
+    times = lambda x: 6 * g["parameters"] * x * g["tokens"] * x  # noqa: E731
+    return {"cost": times(1), "factor": bisect(times, g["times"] * times(1))}
+
+
+def q14_balance(g):
+    chances = tensor(g["chances"]) / 10
+    chosen = chances.argmax(-1)
+    return {
+        "shares": F.one_hot(chosen, 3).double().mean(0),
+        "means": chances.mean(0),
+        "loss": of_lesson("14", "balance_loss")(chances, chosen),
+    }
+
+
+def q15_tokens(g):
+    tokens, losses = g["tokens"], tensor(g["losses"])
+    every = losses.repeat_interleave(torch.tensor(tokens))
+    weight = [0.5 / count for count in tokens]
+    return {
+        "means": losses.mean(),
+        "per token": every.mean(),
+        "ratio": tensor(weight[0] / weight[1]),
+    }
+
+
+def q15_memory(g):
+    sizes = of_lesson("15", "memory_of_a_step")(g["size"], 1, 1, 1, 0)
+    return {"all": sum(sizes.values()), "each": tensor(sum(sizes.values())) / g["machines"]}
+
+
 @pytest.mark.parametrize("name", paper.names())
 def test_a_question_on_paper_has_the_right_numbers(name):
     for seed in SEEDS:

@@ -1,4 +1,4 @@
-"""Questions for paper on lessons 10 to 13."""
+"""Questions for paper on lessons 10 to 12."""
 
 import itertools
 import math
@@ -106,41 +106,4 @@ def q12_patches(r):
         ((2, "a"), (2, "b"), (1, "c")),
         {"side": side, "patch": patch, "channels": channels},
         {"count": count, "size": size, "index": side // patch},
-    )
-
-
-@question
-def q13_groups(r):
-    H, G, d, n = r.choice([(8, 2, 64, 100), (16, 4, 64, 1000), (32, 8, 128, 1000)])
-    asked = r.randrange(H)
-    return Question(
-        "Grouped queries",
-        f"{H} query heads share {G} heads of keys and values, size {d}. (a) Which of them "
-        f"does query head {asked} read, counted from 0? (b) How many numbers does a layer's "
-        f"cache hold for {n} tokens, and how many without sharing? (c) What is not saved?",
-        f"(a) {asked} // {H // G} = {asked // (H // G)}. (b) 2 · {G} · {d} · {n} = "
-        f"{2 * G * d * n}, and {2 * H * d * n}. "
-        "(c) The scores: every query head still computes its own.",
-        ((2, "a"), (2, "b"), (1, "c")),
-        {"H": H, "G": G, "d": d, "n": n, "asked": asked},
-        {"group": asked // (H // G), "shared": 2 * G * d * n, "all": 2 * H * d * n},
-    )
-
-
-@question
-def q13_rms(r):
-    scale = r.choice([1, 2])
-    x = r.choice([(1, -1, 7, 7), (2, 4, -4, 8), (1, 3, -3, 9), (1, 5, 5, -7)])
-    x = [scale * v for v in r.sample(x, 4)]
-    root = math.isqrt(sum(v * v for v in x) // len(x))
-    y = [v / root for v in x]
-    return Question(
-        "RMSNorm",
-        f"x = {row(x)}, γ = 1, ε = 0. (a) The root of the mean square? (b) "
-        "RMSNorm(x)? (c) What happens to x + 1000 here, and what in LayerNorm?",
-        f"(a) {number(root)}. (b) {row(y)}. (c) Here all numbers become "
-        "nearly 1; LayerNorm takes the mean off first and does not notice.",
-        ((2, "a"), (1, "b"), (2, "c")),
-        {"x": x},
-        {"y": y},
     )
