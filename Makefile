@@ -1,6 +1,7 @@
 # Every target sets up first what it needs: see .setup/setup.sh.
 python := .venv/bin/python
 notebooks := $(wildcard notebooks solutions)
+longest := $(wildcard notebooks/10_*.ipynb notebooks/14_*.ipynb) # they train for minutes
 
 # JupyterLab refuses to run as root unless told; without a display a text browser would take the terminal.
 lab_flags := $(if $(filter 0,$(shell id -u)),--allow-root)
@@ -15,14 +16,16 @@ help: ## list the targets
 lab: setup ## open JupyterLab on the first lesson of your own in work/ (LAB_ARGS="--port=9000" passes flags on)
 	@$(python) -m course lab $(lab_flags) $(LAB_ARGS)
 
-test: check ## run the tests: lint, package, lessons, exercises
-	@OMP_NUM_THREADS=1 $(python) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not serial and not setup and not teaching and not book" \
+test: check ## run the tests: lint, package, lessons (but two that train for minutes), exercises
+	@OMP_NUM_THREADS=1 $(python) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder \
+	    -m "not serial and not setup and not teaching and not book and not evidence" \
 	    --nbval $(notebooks) tests --ignore=notebooks/evidence --ignore=tests/benchmarks --ignore=tests/browser \
-	    --ignore=tests/exercises # the check cells of solutions/ run these
-	@$(python) -m pytest -q -m serial tests || [ $$? -eq 5 ] # 5: there is none
+	    $(longest:%=--ignore=%) --ignore=tests/exercises # the check cells of solutions/ run these
+	@$(python) -m pytest -q -m serial $$(grep -rl --include="*.py" mark.serial tests) || [ $$? -eq 5 ] # 5: there is none
 
-test-evidence: setup ## run the evidence of every lesson: it must print what is stored
-	@OMP_NUM_THREADS=1 $(python) -m pytest -q -n 2 --dist loadfile --nbval notebooks/evidence
+test-evidence: setup ## run those two lessons, and the evidence of all: it must print what is stored, and run on a GPU (imitated)
+	@OMP_NUM_THREADS=1 $(python) -m pytest -q -n 2 --dist loadfile -m "" \
+	    --nbval $(longest) notebooks/evidence tests/notebooks/test_gpu.py
 
 test-teaching: .venv/teaching ## try grading, hand-outs and a hub, in some minutes more (installs nbgrader)
 	@OMP_NUM_THREADS=1 $(python) -m pytest -q -m teaching tests/teaching

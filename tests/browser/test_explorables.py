@@ -5,20 +5,24 @@ the book: test_book.py.
 """
 
 import importlib.util
+import json
 import math
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
 
-from course.explorables import beam, explorable
-from course.explorables.page import HINT
+from course.explorables import beam, explorable, reader
+from course.explorables.page import HERE, HINT
 from course.workplace import fill, trust
-from transformer_lab import sinusoidal_encoding
+from transformer_lab import MultiHeadAttention, date_pairs, sinusoidal_encoding
+from transformer_lab.config import BOS, EOS, PAD
+from transformer_lab.data import pad
 
 pytestmark = pytest.mark.timeout(600)  # a shared machine can be slow
 
-NAMES = ("query", "clocks", "beam")
+NAMES = ("query", "clocks", "beam", "reader")
 ALL = pytest.mark.parametrize("name", NAMES)
 TELEPHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
 PAGE = """<!doctype html>
@@ -30,6 +34,21 @@ SMALL = """() => [...document.querySelectorAll("[data-explorable]")].flatMap((ho
     [...host.shadowRoot.querySelectorAll(".handle .target, button, .pill, input[type=range]")])
     .map((it) => [it.outerHTML.slice(0, 80), it.getBoundingClientRect()])
     .filter(([, box]) => box.width < 43.5 || box.height < 43.5).map(([it]) => it)"""
+# The same for what stands in a row so that a date stays on one line: they may be narrow.
+NARROW = """() => [...document.querySelectorAll("[data-explorable]")].flatMap((host) =>
+    [...host.shadowRoot.querySelectorAll(".piece-choice, .head, .typed input")])
+    .map((it) => [it.outerHTML.slice(0, 80), it.getBoundingClientRect()])
+    .filter(([, box]) => box.width < 24 || box.height < 43.5).map(([it]) => it)"""
+# What the reader writes for each text, without one head: [text, written ids, their logits].
+READ_AND_WRITE = """([texts, name, head, how]) => JSON.stringify(texts.map((text) => {
+    const instead = (module, h, step) => module === name && h === head
+        && outputOfNone(means, 16, how, module, h, step);
+    const {written} = readAndWrite(model, tokenize(model, text), instead);
+    return written.map(({token, logits}) => [token, logits.map((logit) => +logit.toFixed(5))]);
+}))"""
+# The weights that colour a line, and its texts; without a colour it is 0.
+COLOURED = """(line) => [...line.querySelectorAll(".piece")].map((piece) =>
+    [piece.textContent, Number(piece.style.getPropertyValue("--w"))])"""
 # How far a hand has turned from twelve, clockwise: its tip is the fourth corner of its outline.
 ANGLE = """(it) => {
     const { x, y } = it.points[3];
@@ -70,7 +89,7 @@ def becomes(app, color):
 
 
 def said(page):
-    return page.locator(".said").inner_text()
+    return page.locator(".said").first.inner_text()
 
 
 def numbers_in(text):
@@ -176,7 +195,7 @@ def test_two_words_move_together_and_the_angles_between_their_hands_stay(visit):
     page = visit("clocks")
     check_clocks(page, 3, 2)
     angles = page.locator(".angle").all_inner_texts()
-    word, apart = page.get_by_label("position of the first"), page.get_by_label("steps from")
+    word, apart = page.get_by_label("place of the first"), page.get_by_label("steps from")
     for position in (0, 1, 45, 300):
         word.fill(str(position))
         check_clocks(page, position, 2)
@@ -200,7 +219,7 @@ def test_a_hand_that_is_turned_takes_the_other_clocks_along(visit):
     for key, position in (("ArrowRight", 17), ("Shift+ArrowDown", 12), ("ArrowUp", 13)):
         page.keyboard.press(key)
         check_clocks(page, position, 2)
-    assert hand.get_attribute("aria-valuetext") == "position 13"
+    assert hand.get_attribute("aria-valuetext") == "place 13"
     slow = page.get_by_role("slider", name="hand on clock 3")
     slow.focus()
     for _ in range(80):
@@ -245,6 +264,210 @@ def test_each_step_of_a_beam_keeps_what_python_keeps(visit, width):
     assert "Step 2" in said(page)
 
 
+# ---- The reader of dates
+
+
+@contextmanager
+def without(model, off, how="mean"):
+    """Within, these heads, (name of the attention, head), give their mean or zero."""
+    means = reader.unpacked(json.loads(reader.MEANS.read_text("utf-8")))
+    handles = []
+    for name, module in model.named_modules():
+        if isinstance(module, MultiHeadAttention):
+
+            def replace(w_o, inputs, name=name):
+                heads, d_k = inputs[0].clone(), inputs[0].shape[-1] // 4
+                steps = torch.arange(heads.shape[1]).clamp(max=len(means[name]) - 1)
+                for head in (head for of, head in off if of == name):
+                    part = slice(head * d_k, (head + 1) * d_k)
+                    heads[..., part] = means[name][steps, part] if how == "mean" else 0.0
+                return (heads,)
+
+            handles.append(module.w_o.register_forward_pre_hook(replace))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@torch.no_grad()
+def answer_without(text, off, how="mean"):
+    """What PyTorch writes for a text without these heads: ids with <eos>, or the first 16."""
+    model, tokenizer = reader.reader().model, reader.reader().tokenizer
+    source, target = torch.tensor([tokenizer.encode(text)]), [BOS]
+    with without(model, off, how):
+        while target[-1] != EOS and len(target) <= 16:
+            target.append(model(source, torch.tensor([target]))[0, -1].argmax().item())
+    return target[1:]
+
+
+def heads_of_reader():
+    modules = reader.reader().model.named_modules()
+    names = [name for name, module in modules if isinstance(module, MultiHeadAttention)]
+    return [(name, head) for name in names for head in range(4)]
+
+
+@pytest.mark.parametrize("how", ["mean", "zero"])
+def test_the_reader_has_the_logits_of_pytorch_on_50_dates_with_and_without_each_head(chromium, how):
+    model, tokenizer = reader.reader().model, reader.reader().tokenizer
+    texts, dates = zip(*date_pairs(50, seed=7, split="test"), strict=True)
+    source = pad(tokenizer.encode_batch(texts))
+    page = chromium.new_page()
+    files = ("core.js", "model.js", "reader.js")
+    page.add_script_tag(content="\n".join((HERE / file).read_text("utf-8") for file in files))
+    loaded = "(it) => { self.model = loadModel(it.model); self.means = unpack(it.means); }"
+    page.evaluate(loaded, reader.numbers())
+    different = 0
+    for name, head in [("none", 0), *heads_of_reader()]:
+        came = json.loads(page.evaluate(READ_AND_WRITE, [texts, name, head, how]))
+        written = pad([[token for token, _ in steps] for steps in came])
+        target = torch.cat([torch.full((50, 1), BOS), written[:, :-1]], dim=1)
+        with torch.no_grad(), without(model, [(name, head)], how):
+            logits = model(source, target)
+        real = written != PAD
+        numbers = torch.tensor([row for steps in came for _, row in steps])
+        torch.testing.assert_close(numbers, logits[real], atol=2e-4, rtol=0)
+        assert torch.equal(logits.argmax(dim=-1)[real], written[real])
+        answers = [tokenizer.decode(ids) for ids in written.tolist()]
+        wrong = sum(answer != iso for answer, iso in zip(answers, dates, strict=True))
+        assert name != "none" or wrong == 0
+        different += wrong
+    assert different > 10  # so there is something to compare
+    page.close()
+
+
+def lines(page):
+    """What is read, and what is written: each as texts and their weights."""
+    return [line.evaluate(COLOURED) for line in page.locator(".line").all()]
+
+
+def written_in(page):
+    return "".join(text for text, _ in lines(page)[1] if text not in ("<bos>", "<eos>"))
+
+
+@pytest.mark.parametrize("place", [1, 7, 11])
+def test_the_characters_have_the_weights_of_the_chosen_head(visit, place):
+    page = visit("reader")
+    read, wrote, maps = reader.maps_of(reader.EXAMPLES[0])
+    for kind, (module, _, _) in reader.KINDS.items():
+        for layer, head in ((1, 4), (2, 3)):
+            page.get_by_label(f"{kind} {layer}.{head}", exact=True).check()
+            row = maps[module.format(layer - 1)][head - 1, place - 1].tolist()
+            queries = lines(page)[0 if kind == "encoder" else 1]
+            asked = [text for text, _ in queries if text != "<bos>"][place - 1]
+            page.get_by_label(f"{place}: {asked}", exact=True).check()
+            seen = lines(page)
+            keys = {"encoder": read, "cross": read, "decoder": ["<bos>", *wrote][:place]}[kind]
+            line, other = seen[::-1] if kind == "decoder" else seen
+            assert [text for text, _ in line][: len(keys)] == keys
+            shown = [weight for _, weight in line]
+            assert shown[: len(keys)] == pytest.approx(row[: len(keys)], abs=6e-4)
+            assert not any(shown[len(keys) :]) and not any(weight for _, weight in other)
+            largest = max(range(len(keys)), key=row.__getitem__)
+            words = f"“{asked}”, {kind} {layer}.{head} looks at"
+            key = f"place {largest + (kind != 'decoder')}: {row[largest]:.2f}"
+            assert f"{words} “{keys[largest]}” ({key})" in said(page)
+
+
+def test_a_date_is_typed_and_heads_are_switched_off_by_the_keyboard_alone(visit):
+    page = visit("reader", reduced_motion="reduce")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Control+A")
+    page.keyboard.type("Mar 3, 1987")
+    page.keyboard.press("Enter")
+    assert written_in(page) == "1987-03-03"
+    focused = "() => document.querySelector('[data-explorable]').shadowRoot.activeElement.ariaLabel"
+    for _ in range(6):
+        page.keyboard.press("Tab")
+    assert page.evaluate(focused) == "7: 3"
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate(focused) == "8: -"  # the line is drawn anew, and the focus stays
+    page.keyboard.press("Tab")
+    assert page.evaluate(focused) == "cross 2.3"
+    off = []
+    for _ in range(4):  # heads 3 and 4 of this attention, and two of the next
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        name = page.locator(".said").first.inner_text()
+        assert "It is off, so nothing of this is used." in name
+        page.keyboard.press("Shift+Tab")
+        off.append(page.evaluate(focused))
+        page.keyboard.press("ArrowRight")
+    assert [name.removesuffix(", off") for name in off] == [
+        "cross 2.3",
+        "cross 2.4",
+        "decoder 1.1",
+        "decoder 1.2",
+    ]
+    assert page.locator(".head.off").count() == 4
+
+
+def test_what_is_written_without_some_heads_is_what_pytorch_writes(visit):
+    page = visit("reader", reduced_motion="reduce")
+    texts, tokenizer = reader.EXAMPLES, reader.reader().tokenizer
+    verdict = page.locator(".verdict")
+    cross = [("decoder.layers.1.cross_attention", head) for head in range(4)]
+    third = ("decoder.layers.1.self_attention", 2)
+    changed = set()
+    for off, how in (
+        (cross[:1], "mean"),
+        (cross[:2], "mean"),
+        (cross, "mean"),
+        ([third], "mean"),
+        ([third], "zero"),
+    ):
+        for name, head in off:
+            kind = "cross" if "cross" in name else "decoder"
+            page.get_by_label(f"{kind} 2.{head + 1}", exact=True).check()
+            page.get_by_role("button", name=f"Switch {kind} 2.{head + 1} off").click()
+        page.get_by_role("radio", name=how).check()
+        for text in texts:
+            page.get_by_role("button", name=text).click()
+            ids = answer_without(text, off, how)
+            page.wait_for_function(  # the line is at its end
+                "(end) => document.querySelector('[data-explorable]').shadowRoot"
+                ".querySelectorAll('.line')[1].querySelectorAll('input').length === end",
+                arg=len(ids),
+            )
+            answer = tokenizer.decode(ids)
+            usual = tokenizer.decode(answer_without(text, []))
+            end = "as before." if answer == usual else f"no longer {usual}."
+            assert verdict.inner_text().endswith(f"off, and it writes {answer}, {end}")
+            strange = page.locator(".piece.other").all_inner_texts()
+            assert bool(strange) == (answer != usual)
+            changed.add((answer != usual, how, len(off)))
+        page.get_by_role("button", name="All heads on").click()
+        assert verdict.inner_text() == f"All 24 heads are on: {usual}."
+    assert {(True, "mean", 1), (True, "mean", 4), (True, "zero", 1), (False, "mean", 1)} <= changed
+
+
+def test_it_writes_one_character_after_the_other_unless_that_is_unwanted(visit):
+    for motion, first in (("no-preference", 1), ("reduce", 11)):
+        page = visit("reader", reduced_motion=motion)
+        count = page.get_by_role("button", name="1.11.1923").evaluate(
+            "(it) => { it.click(); "
+            "return it.getRootNode().querySelectorAll('.line')[1].children.length; }"
+        )
+        assert count == first
+        page.wait_for_function(
+            "document.querySelector('[data-explorable]').shadowRoot.querySelectorAll('.line')[1]"
+            ".children.length === 11"
+        )
+        assert written_in(page) == "1923-11-01"
+
+
+def test_a_finger_chooses_a_character_and_a_head(visit):
+    page = visit("reader", **TELEPHONE)
+    page.get_by_label("9: 1", exact=True).tap()
+    assert "Writing “1”, cross 2.3 looks at" in said(page)
+    page.get_by_label("encoder 2.4").tap()
+    page.get_by_label("13: r", exact=True).tap()
+    assert "At “r”, encoder 2.4 looks at" in said(page)
+    page.get_by_role("button", name="Switch encoder 2.4 off").tap()
+    assert page.locator(".head.off").count() == 1
+
+
 # ---- All of them
 
 
@@ -269,6 +492,7 @@ def test_on_a_telephone_nothing_sticks_out_and_every_grip_has_44_pixels(visit, n
         page.evaluate("(size) => { document.documentElement.style.fontSize = size }", size)
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
         assert page.evaluate(SMALL) == []
+        assert page.evaluate(NARROW) == []
 
 
 @ALL
@@ -359,6 +583,31 @@ def test_in_work_lesson_02_moves_as_soon_as_it_is_opened(open_notebook, lab, que
     assert lesson.errors() == []
 
 
+def test_in_work_lesson_11_reads_a_date_as_soon_as_it_is_opened(open_notebook, lab, monkeypatch):
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(lab["folder"].parent / "data"))
+    lesson = open_notebook("notebooks/11_looking_inside.ipynb", copy=in_work)
+    app = lesson.page.locator("[data-explorable=reader] .app")
+    app.get_by_role("textbox").fill("1.11.192")
+    for key in ("d", "d", "Backspace", "Backspace", "3", "Enter"):  # and not: delete the cell
+        lesson.page.keyboard.press(key)
+    lesson.page.wait_for_function("(it) => it.textContent.includes('1923-11-01')", arg=verdict(app))
+    app.get_by_label("cross 2.1", exact=True).check()
+    app.get_by_role("button", name="Switch cross 2.1 off").click()
+    words = "1 head is off, and it writes 1923-11-11, no longer 1923-11-01."
+    assert app.locator(".verdict").inner_text() == words
+    assert lesson.page.locator(".jp-Notebook-cell").count() == len(lesson.sources)
+    lesson.screenshot("reader_light", 'explorable("reader"')
+    lesson.choose_theme("JupyterLab Dark")
+    becomes(app, DARK)
+    lesson.screenshot("reader_dark", 'explorable("reader"')
+    lesson.choose_theme("JupyterLab Light")
+    assert lesson.errors() == []
+
+
+def verdict(app):
+    return app.locator(".verdict").element_handle()
+
+
 def test_an_untrusted_lesson_shows_the_picture_and_moves_once_its_cell_is_run(
     open_notebook, query_on
 ):
@@ -376,9 +625,9 @@ def test_an_untrusted_lesson_shows_the_picture_and_moves_once_its_cell_is_run(
 
 
 def in_work(file):
-    """Put the copy of lesson 02 that a learner has in the place of the course's own."""
+    """Put the copy of a lesson that a learner has in the place of the course's own."""
     work = file.parents[1] / "work"
     fill(work)
-    copy = work / "02a_lesson_scaled_dot_product_attention.ipynb"
+    copy = work / f"{file.stem[:2]}a_lesson_{file.stem[3:]}.ipynb"
     trust([copy])
     return copy

@@ -14,7 +14,7 @@ from make_exercises import made_exercises
 from course.checking.notebooks import read_notebook
 from course.figures import stored_result
 from course.lessons import Notebook, lessons
-from course.workplace import hashes_of
+from course.stamps import hashes_of
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS, SOLUTIONS, EXERCISES = (
