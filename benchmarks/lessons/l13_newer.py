@@ -10,7 +10,9 @@ run are a short run. Three seeds at the middle of three rates; the other two, fo
 steps at most and seed 0, say by the loss on the validation captions whether it is the best (for
 2017 they go on to the end). One more model has all five edits, and the bug of the lesson: a norm
 whose mean runs over the tokens, too. And two have six layers, with the norm on the road and beside
-it: what is left in them of the word that came in is measured as in the lesson's evidence.
+it: what is left in them of the word that came in is measured as in the lesson's evidence. Three more
+have 32 layers and 100 steps, all of them on the climb of the rate: with the norm on the road at two
+rates, and with the norm beside it at the larger of the two.
 """
 
 import time
@@ -43,6 +45,8 @@ VARIANTS = {  # steps of each
 UNTIED = ", untied"
 EDITS = ("2017", "rotary", "SwiGLU", "all five", "pre-norm", "RMSNorm", "grouped")
 AT_ONE_RATE = {name + UNTIED: 500 for name in EDITS}  # steps of each
+DEEP = {"32 layers": 0.006, "32 layers, small rate": 0.001, "32 layers, pre-norm": 0.006}  # rates
+DEEP_STEPS = 100
 NAMES = ("LanguageModel", "OF_2017", "OF_TODAY", "LETTERS", "WindowNorm", "bits", "learn", "write")
 lesson = cache(partial(lesson_code, "13", *NAMES))
 evidence = cache(partial(lesson_code, "13", "word_left"))
@@ -56,6 +60,9 @@ def settings(variant: str) -> dict:
         "no positions": old,
         "sinusoids in each layer": old,
         "six layers": old | {"num_layers": 6},
+        "32 layers": old | {"num_layers": 32},
+        "32 layers, small rate": old | {"num_layers": 32},
+        "32 layers, pre-norm": old | {"num_layers": 32, "pre_norm": True},
         "six layers, pre-norm": old | {"num_layers": 6, "pre_norm": True},
         "all five": lesson()["OF_TODAY"],
         "norm over tokens": lesson()["OF_TODAY"],
@@ -102,8 +109,8 @@ def build(variant: str, seed: int, d_model: int = 48):
 def plan(smoke: bool) -> list[dict]:
     """Return a setting for each model, seed and rate, what the lesson shows first."""
     if smoke:
-        names = (*VARIANTS, *AT_ONE_RATE)
-        return [{"variant": v, "seed": 0, "rate": RATES[1], "steps": SMOKE} for v in names]
+        rates = dict.fromkeys((*VARIANTS, *AT_ONE_RATE), RATES[1]) | DEEP
+        return [{"variant": v, "seed": 0, "rate": rates[v], "steps": SMOKE} for v in rates]
     planned = [
         {"variant": name, "seed": seed, "rate": RATES[1], "steps": steps}
         for seed in SEEDS
@@ -113,6 +120,11 @@ def plan(smoke: bool) -> list[dict]:
         {"variant": name, "seed": seed, "rate": RATES[1], "steps": steps}
         for seed in SEEDS
         for name, steps in AT_ONE_RATE.items()
+    ]
+    planned += [
+        {"variant": name, "seed": seed, "rate": rate, "steps": DEEP_STEPS}
+        for seed in SEEDS
+        for name, rate in DEEP.items()
     ]
     return planned + [
         {

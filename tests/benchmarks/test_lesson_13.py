@@ -83,6 +83,18 @@ def test_every_model_has_three_seeds_and_two_more_rates_to_be_compared_with():
         mine = [row for row in planned if row["variant"] == name]
         assert [row["seed"] for row in mine] == [0, 1, 2]
         assert {row["rate"] for row in mine} == {newer.RATES[1]}
+    for name, rate in newer.DEEP.items():
+        mine = [row for row in planned if row["variant"] == name]
+        assert [(row["seed"], row["rate"]) for row in mine] == [(seed, rate) for seed in (0, 1, 2)]
+
+
+def test_the_deep_models_differ_in_the_place_of_the_norm_or_in_the_rate():
+    road, small, free = (newer.build(name, 0) for name in newer.DEEP)
+    assert all(len(model.blocks) == 32 for model in (road, small, free))
+    assert all(torch.equal(a, b) for a, b in zip(road.parameters(), small.parameters(), strict=True))
+    matrices = [[p for p in model.blocks.parameters() if p.dim() > 1] for model in (road, free)]
+    assert all(torch.equal(a, b) for a, b in zip(*matrices, strict=True))
+    assert newer.DEEP["32 layers"] == newer.DEEP["32 layers, pre-norm"]
 
 
 def earlier_logits_that_move(model):
@@ -94,7 +106,7 @@ def earlier_logits_that_move(model):
     return (one - other)[:-1].abs().max().item()
 
 
-@pytest.mark.parametrize("variant", (*newer.VARIANTS, *newer.AT_ONE_RATE))
+@pytest.mark.parametrize("variant", (*newer.VARIANTS, *newer.AT_ONE_RATE, *newer.DEEP))
 def test_no_logit_of_the_language_model_depends_on_a_later_token_but_for_the_bug(variant):
     moved = earlier_logits_that_move(newer.build(variant, 0, d_model=16))
     assert moved > 1e-4 if variant == "norm over tokens" else moved < 1e-5
