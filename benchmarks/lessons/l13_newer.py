@@ -10,9 +10,9 @@ run are a short run. Three seeds at the middle of three rates; the other two, fo
 steps at most and seed 0, say by the loss on the validation captions whether it is the best (for
 2017 they go on to the end). One more model has all five edits, and the bug of the lesson: a norm
 whose mean runs over the tokens, too. And two have six layers, with the norm on the road and beside
-it: what is left in them of the word that came in is measured as in the lesson's evidence. Three more
-have 32 layers and 100 steps, all of them on the climb of the rate: with the norm on the road at two
-rates, and with the norm beside it at the larger of the two.
+it: what is left in them of the word that came in is measured as in the lesson's evidence. Three
+more have 32 layers and 100 steps, all of them on the climb of the rate: with the norm on the road
+at two rates, and with the norm beside it at the larger of the two.
 """
 
 import time
