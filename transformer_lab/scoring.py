@@ -20,7 +20,7 @@ def score(
     and {"chrf", "chrf_signature"}. Exact match is a share, from 0 to 1, the others go to 100.
 
     BLEU is sacreBLEU's, cased and with its 13a tokenisation. Of `tok` it takes the words as they
-    are (`tokenize=none`), and of pairs no longer n-grams than the references have (`eff:yes`); if
+    are (`tokenize=none`), and of pairs no longer n-grams than the outputs have (`eff:yes`); if
     those have no spaces, `tokenizer_for` says what cuts them. `tokenize` names another tokenizer.
     Raises `ValueError` for one that is not there.
     """
