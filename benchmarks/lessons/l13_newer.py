@@ -17,7 +17,7 @@ climb of the rate: with the norm on the road at two rates, and with the norm bes
 of the two; and at that rate two whose forward pass is that of these, but not the way back: on the
 one road the norms hand the gradient down as if they were not there, on the other, which is free,
 the gradient is divided by √2 at each sub-layer. How much gradient reaches the first layer, and how
-far apart the places are behind the last, is measured on the way.
+far apart the places are behind the last, is measured on the way, and at the end how far the weights of each layer have moved.
 """
 
 import time
@@ -222,12 +222,20 @@ def way(model) -> dict:
     return {name: float(f"{number:.3g}") for name, number in found.items()}
 
 
+def weights(model) -> list:
+    """Return the matrices of each layer in one row of numbers."""
+    return [
+        torch.cat([p.detach().flatten() for p in block.parameters() if p.dim() > 1])
+        for block in model.blocks
+    ]
+
+
 def run(variant: str, seed: int, rate: float, steps: int) -> dict:
     """Train once: losses by step, and what the model writes on the way."""
     model, letters, start = build(variant, seed), lesson()["LETTERS"], time.process_time()
     found = {"parameters": sum(p.numel() for p in model.parameters())}
     found |= {"valid": {}, "test": {}, "writes": {}}
-    spent = 0.0
+    spent, first = 0.0, weights(model)
     for step in lesson()["learn"](model, steps, rate, seed):
         spent += time.process_time() - start
         if step in LOOKS or step == steps:
@@ -240,6 +248,10 @@ def run(variant: str, seed: int, rate: float, steps: int) -> dict:
             found.setdefault("left", {})[str(step)] = [round(share, 4) for share in left]
         if variant in DEEP and step in DEEP_LOOKS:
             found.setdefault("way", {})[str(step)] = way(model)
+        if variant in DEEP and step == steps:
+            moved = zip(first, weights(model), strict=True)
+            far = [(now - then).abs().mean().item() for then, now in moved]
+            found["moved"] = [float(f"{number:.3g}") for number in far]
         if step in WRITES:
             found["writes"][str(step)] = lesson()["write"](model, lines=3)
         start = time.process_time()
