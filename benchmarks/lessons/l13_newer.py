@@ -17,7 +17,8 @@ climb of the rate: with the norm on the road at two rates, and with the norm bes
 of the two; and at that rate two whose forward pass is that of these, but not the way back: on the
 one road the norms hand the gradient down as if they were not there, on the other, which is free,
 the gradient is divided by √2 at each sub-layer. How much gradient reaches the first layer, and how
-far apart the places are behind the last, is measured on the way, and at the end how far the weights of each layer have moved.
+far apart the places are behind the last, is measured on the way, and at the end how far the weights
+of each layer have moved.
 """
 
 import time
