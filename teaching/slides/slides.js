@@ -1,11 +1,13 @@
 "use strict";
 // One slide at a time: → or Space shows the answer, then the next slide; ← goes back; N: the notes.
 // S: the notes in a window of their own, which follows, for a screen that the class does not see.
+// A number and Enter: that slide.
 
 const slides = [...document.querySelectorAll(".slide")];
 const HEIGHT = { slide: 720, notes: 330 };
 let now = 0;
 let speaker = null;
+let typed = ""; // the digits of a slide's number
 
 const answerOf = (slide) => slide.querySelector(".fragment");
 const fragmentIsSeen = () => answerOf(slides[now])?.classList.contains("seen") ?? true;
@@ -76,9 +78,17 @@ const KEYS = {
 };
 
 function onKey(event) {
+  const plain = !(event.ctrlKey || event.metaKey || event.altKey);
+  const digits = typed;
+  typed = plain && /^\d$/.test(event.key) ? typed + event.key : "";
+  if (plain && event.key === "Enter" && digits) {
+    event.preventDefault();
+    go(Number(digits) - 1);
+    return;
+  }
   const onButton = event.target.tagName === "BUTTON" && [" ", "Enter"].includes(event.key);
   const action = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
-  if (!action || onButton || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (!action || onButton || !plain) return;
   event.preventDefault();
   action();
 }

@@ -209,7 +209,7 @@ def test_the_lab_has_a_timetable_that_comes_from_the_plan(monkeypatch):
         notes.timetable(3)
 
 
-SETTLED = {  # the sections that settle a lesson's *Predict first*, where a lecture has it
+SETTLED = {  # the sections that settle a lesson's first **Predict**, where a lecture has it
     place for path in WEEKS for _, _, what in lecture(path) if "settled" in what
     for place in notes.PLACE.findall(what.split("settled")[1])
 }  # fmt: skip
