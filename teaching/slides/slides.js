@@ -78,6 +78,7 @@ const KEYS = {
 };
 
 function onKey(event) {
+  if (event.key === "Shift") return; // some keyboards have their digits there
   const plain = !(event.ctrlKey || event.metaKey || event.altKey);
   const digits = typed;
   typed = plain && /^\d$/.test(event.key) ? typed + event.key : "";

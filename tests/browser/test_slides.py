@@ -120,6 +120,21 @@ def test_the_keys_show_the_answer_then_the_next_slide_and_lead_back(visit):
     assert box["y"] + box["height"] <= 721
 
 
+def test_a_number_and_enter_lead_to_that_slide(visit):
+    page = visit(DECKS[0])
+    last = page.evaluate("slides.length")
+    reached = []
+    for keys in (["1", "8", "Enter"], ["7", "Enter"], ["9", "9", "Enter"], ["5", "Home", "Enter"]):
+        for key in keys:
+            page.keyboard.press(key)
+        reached.append(page.evaluate("now") + 1)
+    assert reached == [18, 7, last, 2]  # another key between: the number is forgotten
+    page.focus("#back")
+    page.keyboard.press("3")
+    page.keyboard.press("Enter")  # a number wins over the button
+    assert page.evaluate("now") == 2 and not page.locator(".now .fragment").is_visible()
+
+
 def test_the_speakers_window_follows_and_turns_slides(visit):
     page = visit(DECKS[0])
     with page.expect_popup() as opened:
