@@ -3,9 +3,9 @@
 An encoder names the last digit of a written date's day. It is trained on few labelled dates, and
 begins from random weights, from weights that filled gaps in many dates without a label, from
 weights that filled gaps in the same dates with their characters shuffled, or from weights that
-named the next character of the same dates, under a causal mask. The first two are also trained
-further and faster. And fresh weights and those that named next characters are fine-tuned under a
-causal mask as well, so that the latter keep theirs. Three seeds draw weights, gaps and which dates
+named the next character of the same dates, under a causal mask. And fresh weights and those that named
+next characters are fine-tuned under a causal mask as well, so that the latter keep theirs. Fresh
+weights, with either mask, and those that filled gaps are also trained further and faster. Three seeds draw weights, gaps and which dates
 have a label; in a seed all have the same labelled dates.
 """
 
@@ -81,7 +81,8 @@ def plan(smoke: bool) -> Iterator[tuple[dict, Callable]]:
     """Yield each training and what trains."""
     sizes = SMOKE if smoke else LONG
     if not smoke:  # first, because a setting without its steps would claim these rows as well
-        for seed, begin, labels in product(range(sizes["seeds"]), BEGINS[:2], sizes["labels"]):
+        longer = ("nothing", "gaps", "nothing, causal mask")
+        for seed, begin, labels in product(range(sizes["seeds"]), longer, sizes["labels"]):
             setting = {"begin": begin, "labels": labels, "seed": seed} | FURTHER
             yield setting, partial(name_digits, smoke, **setting)
     for begins in (BEGINS, tuple(MASKED)):
