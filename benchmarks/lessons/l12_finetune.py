@@ -3,10 +3,11 @@
 An encoder names the last digit of a written date's day. It is trained on few labelled dates, and
 begins from random weights, from weights that filled gaps in many dates without a label, from
 weights that filled gaps in the same dates with their characters shuffled, or from weights that
-named the next character of the same dates, under a causal mask. And fresh weights and those that named
-next characters are fine-tuned under a causal mask as well, so that the latter keep theirs. Fresh
-weights, with either mask, and those that filled gaps are also trained further and faster. Three seeds draw weights, gaps and which dates
-have a label; in a seed all have the same labelled dates.
+named the next character of the same dates, under a causal mask. And fresh weights and those that
+named next characters are fine-tuned under a causal mask as well, so that the latter keep theirs.
+Fresh weights, with either mask, and those that filled gaps are also trained further and faster.
+Three seeds draw weights, gaps and which dates have a label; in a seed all have the same labelled
+dates.
 """
 
 import copy
