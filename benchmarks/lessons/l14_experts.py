@@ -31,7 +31,7 @@ PLANS = {
 }
 LONG = ("8 experts", "dense")
 COMMON = " etaoinshrdlcumwfgypbvk.A"
-NAMES = ("LanguageModel", "Experts", "WithoutGate", "relu_network", "balance_loss")
+NAMES = ("LanguageModel", "Experts", "FromMemory", "relu_network", "balance_loss")
 lesson = cache(partial(lesson_code, "14", *NAMES, "TEXT", "windows_of", "bits", "learn"))
 
 
@@ -68,7 +68,7 @@ def build(variant: str, seed: int, d_model: int):
     def network():
         if count == 1:
             return lesson()["relu_network"](d_model, width)
-        kind = lesson()["WithoutGate" if gate == "forgotten" else "Experts"]
+        kind = lesson()["FromMemory" if gate == "forgotten" else "Experts"]
         experts = kind(d_model, width, count)
         if gate == "letter":
             experts.router = ByLetter(count)

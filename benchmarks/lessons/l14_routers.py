@@ -136,7 +136,7 @@ def kinds() -> dict:
         def gate(self, probability):
             return probability
 
-    return dict(zip(CONTROLS, (ByLetter, experts.lesson()["WithoutGate"], Gated), strict=True))
+    return dict(zip(CONTROLS, (ByLetter, experts.lesson()["FromMemory"], Gated), strict=True))
 
 
 def control(question: str, seed: int, d_model: int, steps: int, rate: float) -> dict:
